@@ -1,0 +1,94 @@
+# One task file. Each target sets up what it needs by itself, from a Python, git and the package registry alone;
+# set-up runs again only when pyproject.toml or uv.lock has changed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The lock holds the version of uv too, so what installs the rest is pinned like the rest.
+UV_PIN := $(shell sed -n 's/^uv = \["\(uv==[0-9.]*\)"\]$$/\1/p' pyproject.toml)
+
+# Tests that build an environment of their own find uv here.
+export UV := $(CURDIR)/$(BIN)/uv
+export UV_PROJECT_ENVIRONMENT := $(VENV)
+export UV_PYTHON_DOWNLOADS := never
+# Installed code is compiled at once, and ours at its first run: start-up times are honest ones.
+export UV_COMPILE_BYTECODE := 1
+unexport PYTHONDONTWRITEBYTECODE
+# Another environment being active, or another path for imports, must not change what runs here.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
+
+.PHONY: help
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- what there is to do ----------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: $(VENV)/.synced-demo ## Watch three tasks get killed and carry on (under a minute)
+	@$(BIN)/python -m compileall -q src
+	@$(BIN)/keepstate demo
+
+.PHONY: test
+test: check ## check, then every test but the slow ones
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: test-all
+test-all: test ## test, then the slow ones too
+	$(BIN)/python -m pytest -m slow --timeout=1800 $(PYTEST_ARGS)
+
+.PHONY: check
+check: $(VENV)/.synced-dev ## Lock, format, lint, types and the arrows between modules
+	$(UV) lock --check --offline --quiet
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy src $(wildcard tests/typing)
+	$(BIN)/lint-imports --no-cache --no-logo
+
+.PHONY: bench
+bench: $(VENV)/.synced-bench ## Measure against the budgets, as ratios in one run
+	$(BIN)/python -m compileall -q src bench
+	$(BIN)/python -m bench
+
+.PHONY: docs
+docs: $(VENV)/.synced-docs ## Build the documentation into site/; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+.PHONY: clean
+clean: ## Remove everything that is made here
+	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# --- set-up -----------------------------------------------------------------------------------------------------------
+
+# Without pip in it: an operating system's Python can often not make such an environment, and nothing here needs one.
+$(BIN)/uv:
+	@$(PYTHON) -c 'import sys; sys.exit("keepstate needs Python 3.10 or newer: make PYTHON=python3.11 ..." \
+		if sys.version_info < (3, 10) else 0)'
+	$(PYTHON) -m venv --clear --without-pip $(VENV)
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check "$(UV_PIN)"
+
+# --inexact: the environments add up instead of removing each other's packages. --frozen: the lock is what is installed.
+sync = $(UV) sync --quiet --frozen --inexact --no-default-groups --group uv --all-extras
+
+$(VENV)/.synced-demo: pyproject.toml uv.lock | $(BIN)/uv
+	$(sync) --group demo
+	@touch $@
+
+$(VENV)/.synced-dev: pyproject.toml uv.lock | $(BIN)/uv
+	$(sync) --group test --group lint
+	@touch $@
+
+$(VENV)/.synced-bench: pyproject.toml uv.lock | $(BIN)/uv
+	$(sync) --group test --group bench
+	@touch $@
+
+$(VENV)/.synced-docs: pyproject.toml uv.lock | $(BIN)/uv
+	$(sync) --group docs
+	@touch $@

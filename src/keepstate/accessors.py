@@ -1,0 +1,511 @@
+"""What task code holds: the accessors of one task instance, or of one asset."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from keepstate.awaitable import twin
+from keepstate.backends.base import (
+    Applied,
+    Batch,
+    Change,
+    Clear,
+    Delete,
+    EntryScope,
+    Fence,
+    Put,
+    Reading,
+    StoredEntry,
+    StoredVersion,
+)
+from keepstate.checkpoints import AsyncSource, Checkpoint
+from keepstate.clock import optional_datetime, to_datetime
+from keepstate.errors import (
+    InvalidInputError,
+    InvalidTypeError,
+    InvalidValueError,
+    VersionConflictError,
+    VersionNotFoundError,
+)
+from keepstate.retention import expiry
+from keepstate.scope import AssetScope, Entry, HistoryEntry, TaskScope, Writer
+from keepstate.values import JsonInput, check_key, decode, encode, size_of
+
+if TYPE_CHECKING:
+    from keepstate.store import StateStore
+
+log = logging.getLogger("keepstate")
+
+T = TypeVar("T")
+
+
+class _Accessor:
+    """The verbs that tasks and assets share. Every verb has an awaitable twin: ``aget`` for ``get``, and so on.
+
+    Verbs raise ``StaleAttemptError`` when a later attempt has begun, ``BackendUnavailableError`` when the store can't be
+    reached, ``InvalidKeyError`` and ``InvalidTypeError`` for keys that can't be used.
+    """
+
+    _expires = True
+
+    def __init__(self, store: StateStore, scope: EntryScope, fence: Fence | None, writer: Writer) -> None:
+        self._store = store
+        self._scope = scope
+        self._fence = fence
+        self._writer = writer
+        self._checkpoints: dict[str, Checkpoint[Any]] = {}
+
+    def __repr__(self) -> str:
+        attempt = f", attempt {self._fence.try_number}" if self._fence else ""
+        return f"<{type(self).__name__} {self._scope}{attempt}>"
+
+    # --------------------------------------------------------------------------------------- the guide's
+
+    def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - the value is of whatever type was stored
+        """Return the value under ``key``, or ``default`` if there is none or it has expired."""
+        found = self._read([check_key(key)]).entries
+        return decode(found[0].text) if found else default
+
+    def delete(self, key: str) -> None:
+        """Delete one key; does nothing if it is absent."""
+        self._apply(self._store.clock(), Delete(check_key(key)))
+
+    def clear(self, *, forget: bool = False) -> None:
+        """Delete every key; with ``forget``, the history of all keys too."""
+        store = self._store
+        request = Clear(
+            scope=self._scope,
+            now=store.clock(),
+            writer=self._writer,
+            fence=self._fence,
+            history=store.history_policy,
+            forget=forget,
+        )
+        self._learn(store.backend.clear(request))
+
+    # -------------------------------------------------------------------------------------------- reading
+
+    def entry(self, key: str) -> Entry | None:
+        """Return the entry under ``key`` with its version, times and writer, or ``None``."""
+        found = self._read([check_key(key)]).entries
+        return self._entry(found[0]) if found else None
+
+    def entries(self) -> list[Entry]:
+        """Return all entries in the order of their keys, as they stood at one moment."""
+        return [self._entry(stored) for stored in self._read(None).entries]
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return all keys and values in the order of the keys, as they stood at one moment."""
+        return {stored.key: decode(stored.text) for stored in self._read(None).entries}.items()
+
+    def get_many(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Return the values of those ``keys`` that are there, as they stood at one moment."""
+        if isinstance(keys, str):
+            raise InvalidTypeError(
+                f"get_many() takes a list of keys, not the single text {keys!r}", path="keys"
+            )
+        names = [check_key(key) for key in keys]
+        if not names:
+            return {}
+        found = {stored.key: stored.text for stored in self._read(names).entries}
+        return {name: decode(found[name]) for name in names if name in found}
+
+    def history(self, key: str, limit: int | None = None) -> list[HistoryEntry]:
+        """Return the versions of ``key`` that are kept, newest first."""
+        store = self._store
+        rows = store.backend.history(self._scope, check_key(key), now=store.clock(), limit=limit)
+        return [self._history_entry(row) for row in rows]
+
+    # -------------------------------------------------------------------------------------------- writing
+
+    def update(
+        self,
+        key: str,
+        fn: Callable[[Any], JsonInput],
+        default: Any = None,  # noqa: ANN401 - whatever fn takes
+    ) -> Any:  # noqa: ANN401 - whatever fn returns
+        """Replace the value under ``key`` by ``fn(value)``, and return the new one; concurrent callers lose nothing.
+
+        ``fn`` gets ``default`` where the key is absent. It may run more than once, so it should do nothing else. An
+        expiry that the entry has stays. Raises ``InvalidValueError`` when ``fn`` returns ``None``.
+        """
+        return self._update(key, fn, default, None)
+
+    def increment(self, key: str, by: int | float = 1) -> Any:  # noqa: ANN401 - int or float, as the sum is
+        """Add ``by`` to the number under ``key`` (0 where it is absent), and return the sum; no increment is lost.
+
+        Raises ``InvalidTypeError`` when the value or ``by`` is no number. An expiry that the entry has stays.
+        """
+        return self._increment(key, by, None)
+
+    def restore(self, key: str, version: int) -> None:
+        """Write the value that ``key`` had at ``version`` again, as a new version, its expiry unchanged.
+
+        A key that is gone comes back with the expiry that the version had. Raises ``VersionNotFoundError`` when that
+        version is not kept, removed the key, or was so large that only its size and hash were kept.
+        """
+        store = self._store
+        rows = store.backend.history(self._scope, check_key(key), now=store.clock())
+        past = next((row for row in rows if row.version == version), None)
+        if past is None or past.text is None:
+            found = "it was too large to be kept" if past and past.sha256 else "the history has no such value"
+            raise VersionNotFoundError(
+                f"version {version} of key {key!r} can't be restored: {found}; history() lists what can",
+                key=key,
+                version=version,
+            )
+        text, own_expiry = past.text, past.expires_at
+        self._compare_and_set(
+            key,
+            lambda _, entry: Put(
+                key, text, entry.expires_at if entry else own_expiry, entry.version if entry else 0
+            ),
+        )
+
+    # ----------------------------------------------------------------------------------------- checkpoints
+
+    def checkpoint(
+        self,
+        source: AsyncSource[T],
+        key: str = "position",
+        every: int = 1,
+        min_interval: float | timedelta | None = None,
+        total: int | None = None,
+    ) -> Iterator[T]:
+        """Yield the items of ``source`` that no attempt has finished yet.
+
+        ``source`` is an iterable, whose finished items are skipped by consuming it, or a callable ``start -> iterable``
+        that begins at a position. An item is done when the body asks for the next. The position is written after
+        ``every`` items, at most once in ``min_interval`` (seconds or a ``timedelta``), and whenever the loop is left.
+        ``total`` is for progress bars; a source with a length tells it itself.
+
+        Raises ``CheckpointMismatchError`` when another item stands where the last finished one stood, and
+        ``InvalidInputError`` when ``key`` is used twice in one attempt.
+        """
+        return iter(self._checkpoint(source, key, every, min_interval, total))
+
+    def acheckpoint(
+        self,
+        source: AsyncSource[T],
+        key: str = "position",
+        every: int = 1,
+        min_interval: float | timedelta | None = None,
+        total: int | None = None,
+    ) -> Checkpoint[T]:
+        """Like `checkpoint`, for ``async for``; the source may be asynchronous too."""
+        return self._checkpoint(source, key, every, min_interval, total)
+
+    def flush(self) -> None:
+        """Write what throttled checkpoints hold back. Leaving a loop, and the end of an attempt, do so themselves."""
+        for checkpoint in self._checkpoints.values():
+            checkpoint.flush()
+
+    # --------------------------------------------------------------------------------------- awaitable twins
+
+    aget = twin(get)
+    adelete = twin(delete)
+    aclear = twin(clear)
+    aentry = twin(entry)
+    aentries = twin(entries)
+    aitems = twin(items)
+    aget_many = twin(get_many)
+    ahistory = twin(history)
+    aupdate = twin(update)
+    aincrement = twin(increment)
+    arestore = twin(restore)
+    aflush = twin(flush)
+
+    # ------------------------------------------------------------------------------------------- machinery
+
+    def _read(self, keys: Sequence[str] | None) -> Reading:
+        store = self._store
+        reading = store.backend.read(
+            self._scope,
+            keys,
+            now=store.clock(),
+            fence=self._fence,
+            writer=self._writer,
+            history=store.history_policy,
+        )
+        self._learn(reading)
+        return reading
+
+    def _apply(self, now: int, *changes: Change) -> Applied:
+        store = self._store
+        batch = Batch(
+            scope=self._scope,
+            changes=changes,
+            now=now,
+            writer=self._writer,
+            fence=self._fence,
+            history=store.history_policy,
+        )
+        applied = store.backend.apply(batch)
+        self._learn(applied)
+        store.count_write()
+        return applied
+
+    def _learn(self, answer: Applied | Reading) -> None:
+        """Keep the incarnation in which this attempt registered: in any other one it has no say."""
+        fence = self._fence
+        if fence is not None and fence.incarnation is None and answer.incarnation is not None:
+            self._fence = replace(fence, incarnation=answer.incarnation)
+        if answer.reset:
+            log.warning(
+                "%s starts without state: the mapped item at this index is not the one that wrote it. "
+                "What was stored is in the history.",
+                self._scope,
+            )
+
+    def _write(
+        self, values: Mapping[str, object], retention: timedelta | None, expected: int | None = None
+    ) -> None:
+        """Put values in one transaction, all of one time."""
+        now = self._store.clock()
+        puts = [self._put(now, key, value, retention, expected) for key, value in values.items()]
+        if puts:
+            self._apply(now, *puts)
+
+    def _put(
+        self, now: int, key: str, value: object, retention: timedelta | None, expected: int | None = None
+    ) -> Put:
+        check_key(key)
+        text = encode(value)
+        self._warn_if_large(key, text)
+        return Put(key, text, self._expiry(now, retention), expected)
+
+    def _expiry(self, now: int, retention: timedelta | None) -> int | None:
+        if not self._expires:
+            return None
+        return expiry(retention, now=now, default_days=self._store.settings.default_retention_days)
+
+    def _warn_if_large(self, key: str, text: str) -> None:
+        limit = self._store.settings.max_value_storage_bytes
+        if limit and len(text) * 4 > limit and (size := size_of(text)) > limit:
+            log.warning(
+                "key %r of %s holds %d bytes, above max_value_storage_bytes = %d; it was written, but REST and pages "
+                "would refuse it, and its history keeps only size and hash",
+                key,
+                self._scope,
+                size,
+                limit,
+            )
+
+    def _update(
+        self,
+        key: str,
+        fn: Callable[[Any], Any],
+        default: Any,  # noqa: ANN401
+        retention: timedelta | None,
+    ) -> Any:  # noqa: ANN401
+        new: Any = None
+        # a retention that can't be used is refused also where the entry's own expiry will stay
+        self._expiry(self._store.clock(), retention)
+
+        def change(now: int, entry: StoredEntry | None) -> Put:
+            nonlocal new
+            new = fn(decode(entry.text) if entry else default)
+            if new is None:
+                raise InvalidValueError(
+                    f"the function given to update({key!r}) returned None; return the new value, or delete() the key",
+                    path="value",
+                )
+            put = self._put(now, key, new, retention, entry.version if entry else 0)
+            return replace(put, expires_at=entry.expires_at) if entry else put
+
+        self._compare_and_set(key, change)
+        return new
+
+    def _increment(self, key: str, by: float, retention: timedelta | None) -> Any:  # noqa: ANN401
+        if type(by) not in (int, float):
+            raise InvalidTypeError(f"increment() adds a number, not {by!r:.80}", path="by")
+
+        def add(value: Any) -> Any:  # noqa: ANN401
+            if type(value) not in (int, float):
+                raise InvalidTypeError(
+                    f"key {key!r} holds {value!r:.80}, which is no number to add to; set() it to one first",
+                    path="value",
+                )
+            return value + by
+
+        return self._update(key, add, 0, retention)
+
+    def _compare_and_set(self, key: str, change: Callable[[int, StoredEntry | None], Put]) -> None:
+        """Apply ``change`` to what stands there, again and again until nobody came between."""
+        check_key(key)
+        pause = 0.001
+        while True:
+            found = self._read([key]).entries
+            try:
+                now = self._store.clock()
+                self._apply(now, change(now, found[0] if found else None))
+            except VersionConflictError:
+                # somebody else got through, so there is progress; the jitter spreads the crowd
+                time.sleep(random.uniform(0, pause))  # noqa: S311 - jitter is no secret
+                pause = min(pause * 2, 0.05)
+            else:
+                return
+
+    def _checkpoint(
+        self,
+        source: AsyncSource[T],
+        key: str,
+        every: int,
+        min_interval: float | timedelta | None,
+        total: int | None,
+    ) -> Checkpoint[T]:
+        check_key(key)
+        if key in self._checkpoints:
+            raise InvalidInputError(
+                f"checkpoint key {key!r} is used twice in one attempt of {self._scope}; give each loop a key of its own"
+            )
+        checkpoint = Checkpoint(
+            self,
+            source,
+            key,
+            clock=self._store.clock,
+            every=every,
+            min_interval=min_interval,
+            total=total,
+        )
+        self._checkpoints[key] = checkpoint
+        return checkpoint
+
+    def set(self, key: str, value: JsonInput) -> None:
+        """Write or overwrite the value under ``key``."""
+        raise NotImplementedError
+
+    def _entry(self, stored: StoredEntry) -> Entry:
+        return Entry(
+            key=stored.key,
+            value=decode(stored.text),
+            version=stored.version,
+            updated_at=to_datetime(stored.updated_at),
+            expires_at=optional_datetime(stored.expires_at),
+            writer=self._writer_of(stored.writer),
+        )
+
+    def _history_entry(self, row: StoredVersion) -> HistoryEntry:
+        return HistoryEntry(
+            key=row.key,
+            version=row.version,
+            action=row.action,
+            value=None if row.text is None else decode(row.text),
+            size=row.size,
+            sha256=row.sha256,
+            written_at=to_datetime(row.written_at),
+            expires_at=optional_datetime(row.expires_at),
+            writer=self._writer_of(row.writer),
+        )
+
+    def _writer_of(self, text: str | None) -> Writer | None:
+        return None if text is None else Writer.from_text(text)
+
+
+class TaskStateStore(_Accessor):
+    """The entries of one task instance, for one of its attempts or for a person."""
+
+    _scope: TaskScope
+
+    def set(
+        self, key: str, value: JsonInput, *, retention: timedelta | None = None, if_version: int | None = None
+    ) -> None:
+        """Write or overwrite the value under ``key``; when this returns, it survives a crash.
+
+        ``retention``: a positive ``timedelta`` from now, ``NEVER_EXPIRE``, or ``None`` for the configured default.
+        ``if_version``: write only over that version of the entry (0: only if it is absent or expired), else
+        ``VersionConflictError``.
+
+        Raises ``InvalidValueError`` (a ``ValueError``) for ``None`` and what JSON can't hold, ``InvalidTypeError`` (a
+        ``TypeError``) for other types than ``str, int, float, bool, list, dict``, each naming the path in the value;
+        ``StaleAttemptError`` when a later attempt has begun.
+        """
+        self._write({key: value}, retention, _checked_version(if_version))
+
+    def set_many(self, values: Mapping[str, JsonInput], *, retention: timedelta | None = None) -> None:
+        """Write several values in one transaction: all or none."""
+        self._write(values, retention)
+
+    def update(
+        self,
+        key: str,
+        fn: Callable[[Any], JsonInput],
+        default: Any = None,  # noqa: ANN401 - whatever fn takes
+        *,
+        retention: timedelta | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever fn returns
+        """Replace the value under ``key`` by ``fn(value)``, and return the new one; concurrent callers lose nothing.
+
+        ``fn`` gets ``default`` where the key is absent. It may run more than once, so it should do nothing else. An
+        expiry that the entry has stays; ``retention`` counts when the key is created. Raises ``InvalidValueError`` when
+        ``fn`` returns ``None``.
+        """
+        return self._update(key, fn, default, retention)
+
+    def increment(self, key: str, by: int | float = 1, *, retention: timedelta | None = None) -> Any:  # noqa: ANN401 - int or float, as the sum is
+        """Add ``by`` to the number under ``key`` (0 where it is absent), and return the sum; no increment is lost.
+
+        An expiry that the entry has stays; ``retention`` counts when the key is created. Raises ``InvalidTypeError`` when
+        the value or ``by`` is no number.
+        """
+        return self._increment(key, by, retention)
+
+    aset = twin(set)
+    aset_many = twin(set_many)
+    aupdate = twin(update)
+    aincrement = twin(increment)
+
+    def _writer_of(self, text: str | None) -> Writer | None:
+        writer = super()._writer_of(text)
+        if writer is None or writer.kind != "task":
+            return writer
+        # the store leaves out what the scope says already
+        scope = self._scope
+        return replace(
+            writer, dag_id=scope.dag_id, run_id=scope.run_id, task_id=scope.task_id, map_index=scope.map_index
+        )
+
+    def swap(self, values: Mapping[str, JsonInput], drop: Sequence[str] = ()) -> None:
+        """Write some keys and delete others in one transaction; a custom class gets them one after another."""
+        now = self._store.clock()
+        changes: list[Change] = [self._put(now, key, value, None) for key, value in values.items()]
+        changes += [Delete(check_key(key)) for key in drop]
+        if self._store.backend.guide_only:
+            for change in changes:
+                self._apply(now, change)
+        elif changes:
+            self._apply(now, *changes)
+
+
+class AssetStateStore(_Accessor):
+    """The entries of one asset: no retention, they last until cleared or the asset is deleted. Writes name their writer."""
+
+    _expires = False
+    _scope: AssetScope
+
+    def set(self, key: str, value: JsonInput, *, if_version: int | None = None) -> None:
+        """Write or overwrite the value under ``key``; when this returns, it survives a crash.
+
+        ``if_version``: write only over that version of the entry (0: only if it is absent), else ``VersionConflictError``.
+        Raises as `TaskStateStore.set` does.
+        """
+        self._write({key: value}, None, _checked_version(if_version))
+
+    def set_many(self, values: Mapping[str, JsonInput]) -> None:
+        """Write several values in one transaction: all or none."""
+        self._write(values, None)
+
+    aset = twin(set)
+    aset_many = twin(set_many)
+
+
+def _checked_version(if_version: int | None) -> int | None:
+    if if_version is not None and (type(if_version) is not int or if_version < 0):
+        raise InvalidInputError(f"if_version must be a version, or 0 for an absent key, not {if_version!r}")
+    return if_version

@@ -1,0 +1,456 @@
+"""What a backend must do: a narrow set of atomic verbs on encoded text.
+
+Each verb is all or nothing. A backend that can't keep a promise raises ``UnsupportedError``; none is weakened by
+default. Everything above (accessors, checkpoints, jobs, the runtime, the server) is built from these verbs, and
+`keepstate.testing.contract` holds every backend to them.
+
+Times are microseconds since 1970 in UTC and are handed in by the caller. Values are JSON text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol, Union
+
+from keepstate.scope import (
+    AssetInfo,
+    AssetScope,
+    Attempt,
+    CleanupReport,
+    RunInfo,
+    RunScope,
+    Scope,
+    TaskInstanceInfo,
+    TaskScope,
+    Writer,
+)
+
+HeldScope = Union[TaskScope, RunScope]
+"""What attempts are made of."""
+
+EntryScope = Union[TaskScope, AssetScope]
+"""What entries hang on."""
+
+
+# ---------------------------------------------------------------------------------------------- requests
+
+
+@dataclass(frozen=True)
+class Fence:
+    """The attempt in whose name a request comes. Without one, it comes from a person and is not fenced.
+
+    ``attempt_id`` is the engine's unique id of this try, where it has one. ``item`` is the fingerprint of the mapped
+    item. ``incarnation`` is the one in which the caller registered, once it knows; it is refused in any other.
+    """
+
+    try_number: int
+    attempt_id: str | None = None
+    item: str | None = None
+    incarnation: int | None = None
+
+
+@dataclass(frozen=True)
+class Session:
+    """The number of a request within a client session, so that a retried request applies once.
+
+    Requests of one session come one after another, with rising numbers (Raft's client sessions; Ongaro 2014, 6.3).
+    """
+
+    id: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Put:
+    """Write ``text`` under ``key``. ``expected`` is the version it must stand at: 0 is absent, ``None`` is any."""
+
+    key: str
+    text: str
+    expires_at: int | None
+    expected: int | None = None
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Remove ``key``; absent is fine, unless ``expected`` names a version."""
+
+    key: str
+    expected: int | None = None
+
+
+Change = Union[Put, Delete]
+
+
+@dataclass(frozen=True)
+class HistoryPolicy:
+    """What is kept of earlier versions: how many per key, for how long once deleted, and up to what size (0 = any)."""
+
+    limit: int = 20
+    days: int = 7
+    value_bytes: int = 65_535
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Changes to one scope that apply together or not at all, under one new version. Keys are distinct."""
+
+    scope: EntryScope
+    changes: tuple[Change, ...]
+    now: int
+    writer: Writer
+    fence: Fence | None = None
+    session: Session | None = None
+    history: HistoryPolicy = field(default_factory=HistoryPolicy)
+
+
+@dataclass(frozen=True)
+class Clear:
+    """Remove every entry of a scope, its history too with ``forget``; of every map index with ``all_map_indices``."""
+
+    scope: EntryScope
+    now: int
+    writer: Writer
+    fence: Fence | None = None
+    session: Session | None = None
+    history: HistoryPolicy = field(default_factory=HistoryPolicy)
+    forget: bool = False
+    all_map_indices: bool = False
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that carries out an attempt. ``started`` tells a process from a later one with the same pid."""
+
+    host: str
+    pid: int
+    started: str
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Begin an attempt and hold the scope.
+
+    ``try_number`` ``None`` means the next. While the current attempt is running and its holder gives signs of life
+    within ``lease`` microseconds, beginning is refused, unless ``take_over`` is set or ``dead`` names it as the attempt
+    whose process the caller knows to be gone.
+    """
+
+    scope: HeldScope
+    attempt_id: str
+    holder: Holder
+    now: int
+    lease: int
+    try_number: int | None = None
+    item: str | None = None
+    take_over: bool = False
+    dead: Fence | None = None
+    history: HistoryPolicy = field(default_factory=HistoryPolicy)
+
+
+@dataclass(frozen=True)
+class End:
+    """Record how an attempt ended.
+
+    ``result`` is the JSON text of a task's result and ``arguments`` the fingerprint of what it was called with.
+    ``clear`` removes the scope's entries in the same transaction (``clear_on_success``).
+    """
+
+    scope: HeldScope
+    fence: Fence
+    state: str
+    now: int
+    reason: str | None = None
+    result: str | None = None
+    arguments: str | None = None
+    clear: bool = False
+    history: HistoryPolicy = field(default_factory=HistoryPolicy)
+
+
+# ----------------------------------------------------------------------------------------------- answers
+
+
+@dataclass(frozen=True)
+class StoredEntry:
+    """An entry as it is stored."""
+
+    key: str
+    text: str
+    version: int
+    updated_at: int
+    expires_at: int | None
+    writer: str | None = None
+
+
+@dataclass(frozen=True)
+class StoredVersion:
+    """A row of the log as it is stored; ``text`` is ``None`` where nothing or too much was written."""
+
+    key: str
+    version: int
+    action: str
+    text: str | None
+    size: int
+    sha256: str | None
+    written_at: int
+    expires_at: int | None
+    writer: str | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a read saw, all at one moment. ``version`` is the scope's, 0 where there is none yet.
+
+    ``incarnation`` is ``None`` where the reader is a superseded attempt, which is served but has no say. ``reset`` is set
+    when this very request registered its attempt in a new incarnation *because the mapped item changed*.
+    """
+
+    version: int
+    incarnation: int | None
+    entries: tuple[StoredEntry, ...] = ()
+    total: int | None = None
+    reset: bool = False
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The scope's version after a change. ``repeated`` says that this request had been applied before."""
+
+    version: int
+    incarnation: int
+    reset: bool = False
+    repeated: bool = False
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An attempt that began. ``lost`` are try numbers of attempts found dead; ``reset`` as in ``Reading``."""
+
+    try_number: int
+    incarnation: int
+    lost: tuple[int, ...] = ()
+    reset: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the last successful attempt of a task instance ended, for the runtime that won't run it again."""
+
+    try_number: int
+    result: str | None
+    arguments: str | None
+
+
+@dataclass(frozen=True)
+class ChangeNotice:
+    """A key that changed, for those who follow: ``action`` is ``set`` or ``delete``."""
+
+    scope: EntryScope
+    key: str
+    version: int
+    action: str
+    text: str | None
+    updated_at: int
+    writer: str | None
+
+
+# ------------------------------------------------------------------------------------------------ fencing
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The attempt that a scope stands at: the one whose writes count. ``deleted`` when its run was deleted."""
+
+    try_number: int | None
+    attempt_id: str | None
+    incarnation: int
+    item: str | None = None
+    deleted: bool = False
+
+
+class Verdict(Enum):
+    """What becomes of a request, given the attempt that the scope stands at."""
+
+    CURRENT = "current"
+    """It comes from the current attempt."""
+    NEWER = "newer"
+    """It comes from a later attempt, which becomes the current one."""
+    NEW_INCARNATION = "new incarnation"
+    """It comes from a task instance that was made again: it becomes current and starts empty."""
+    STALE = "stale"
+    """It comes from an attempt that has been superseded."""
+
+
+def judge(standing: Standing, fence: Fence, known_in: Callable[[], int | None]) -> Verdict:
+    """Decide what ``fence`` is to ``standing``. The one place where attempts are compared.
+
+    ``known_in`` returns the incarnation in which exactly this attempt registered before, or ``None``; it is asked only
+    when the answer matters. Rules: a higher try wins, a lower one is stale. An attempt id that is unknown, time-ordered
+    (UUIDv7) and newer than the current one, on try 1, is a run made again.
+    """
+    if fence.incarnation is not None and fence.incarnation != standing.incarnation:
+        return Verdict.STALE
+    if standing.deleted:
+        return Verdict.STALE if _ran_before_deletion(standing, fence) else Verdict.NEW_INCARNATION
+    if standing.try_number is None:
+        return Verdict.NEWER
+    same_try = fence.try_number == standing.try_number
+    if same_try and (
+        fence.attempt_id == standing.attempt_id or not (fence.attempt_id and standing.attempt_id)
+    ):
+        return Verdict.CURRENT
+    if fence.attempt_id is not None:
+        known = known_in()
+        if known is not None and (known < standing.incarnation or same_try):
+            return Verdict.STALE
+        newer = is_newer(fence.attempt_id, standing.attempt_id)
+        if fence.try_number == 1 and newer and known is None:
+            return Verdict.NEW_INCARNATION
+        if same_try:
+            # one try has one id; an unknown id that can't be ordered begins now
+            return Verdict.STALE if newer is False else Verdict.NEWER
+    return Verdict.NEWER if fence.try_number > standing.try_number else Verdict.STALE
+
+
+def _ran_before_deletion(standing: Standing, fence: Fence) -> bool:
+    """After a deletion all that ran before is stale; what can't be told from a new run is taken for one."""
+    if fence.incarnation is not None:
+        return True
+    if fence.attempt_id is not None and fence.attempt_id == standing.attempt_id:
+        return True
+    return is_newer(fence.attempt_id, standing.attempt_id) is False
+
+
+def outlived(standing: Standing, fence: Fence, known: int | None) -> bool:
+    """Whether a stale attempt belongs to an earlier incarnation, whose entries are gone: it may not read these either."""
+    if standing.deleted or (fence.incarnation is not None and fence.incarnation != standing.incarnation):
+        return True
+    if known is not None:
+        return known < standing.incarnation
+    return fence.try_number == standing.try_number
+
+
+def is_newer(one: str | None, other: str | None) -> bool | None:
+    """Whether time-ordered id ``one`` was made after ``other``; ``None`` when either is no UUIDv7 (RFC 9562, 5.7)."""
+    a, b = _uuid7(one), _uuid7(other)
+    if a is None or b is None:
+        return None
+    return a > b
+
+
+def _uuid7(text: str | None) -> str | None:
+    digits = (text or "").replace("-", "").lower()
+    return digits if len(digits) == 32 and digits[12] == "7" and digits[16] in "89ab" else None
+
+
+# ------------------------------------------------------------------------------------------------ protocol
+
+
+class Backend(Protocol):
+    """A place where entries live."""
+
+    address: str
+    """Where that is, for people: without passwords or tokens."""
+
+    guide_only: bool
+    """Whether only the guide's four verbs work here, unfenced (a custom class)."""
+
+    def read(
+        self,
+        scope: EntryScope,
+        keys: Sequence[str] | None,
+        *,
+        now: int,
+        fence: Fence | None = None,
+        writer: Writer | None = None,
+        history: HistoryPolicy | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Reading:
+        """Return the live entries under ``keys`` (``None``: all, ordered by key, ``limit`` from ``offset``).
+
+        An unregistered ``fence`` is registered first if it is the newest; a superseded one is served, unless it belongs
+        to an earlier incarnation: ``StaleAttemptError``. With ``limit``, ``Reading.total`` counts all live entries.
+        """
+        ...
+
+    def apply(self, batch: Batch) -> Applied:
+        """Apply a batch. Raises ``StaleAttemptError`` or ``VersionConflictError`` with nothing changed."""
+        ...
+
+    def clear(self, request: Clear) -> Applied:
+        """Remove a scope's entries. Raises ``StaleAttemptError`` with nothing changed."""
+        ...
+
+    def history(
+        self, scope: EntryScope, key: str, *, now: int, limit: int | None = None
+    ) -> list[StoredVersion]:
+        """Return the versions of ``key`` whose time has not passed, newest first."""
+        ...
+
+    def begin(self, request: Begin) -> Begun:
+        """Begin an attempt. Raises ``AlreadyRunningError``, or ``StaleAttemptError`` when a later one stands."""
+        ...
+
+    def beat(self, scope: HeldScope, fence: Fence, *, now: int) -> None:
+        """Note a sign of life. Raises ``StaleAttemptError`` when the attempt was superseded or taken over."""
+        ...
+
+    def end(self, request: End) -> None:
+        """Record an attempt's end; doing so twice is fine. Raises ``StaleAttemptError``."""
+        ...
+
+    def attempts(self, scope: HeldScope) -> list[Attempt]:
+        """Return the attempts of a scope, newest first, those of earlier incarnations too."""
+        ...
+
+    def outcome(self, scope: HeldScope) -> Outcome | None:
+        """Return how the current attempt succeeded, or ``None`` if it has not."""
+        ...
+
+    def changes(self, scope: EntryScope, *, after: int, now: int) -> tuple[int, list[ChangeNotice]]:
+        """Return the scope's version, and the keys changed since version ``after``, oldest change first."""
+        ...
+
+    def runs(self, dag_id: str | None = None, *, limit: int = 50, offset: int = 0) -> list[RunInfo]:
+        """Return runs, most recently begun first."""
+        ...
+
+    def task_instances(
+        self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
+    ) -> list[TaskInstanceInfo]:
+        """Return the task instances of a run, ordered by task id and map index."""
+        ...
+
+    def assets(self, *, now: int, limit: int | None = None, offset: int = 0) -> list[AssetInfo]:
+        """Return the assets, ordered by name."""
+        ...
+
+    def delete_run(self, dag_id: str, run_id: str, *, now: int) -> int:
+        """Erase everything of a run, history included; return how many task instances it had.
+
+        Attempts that still run are stale from then on.
+        """
+        ...
+
+    def delete_asset(self, scope: AssetScope, *, now: int) -> bool:
+        """Erase an asset with its entries and history; return whether it was there."""
+        ...
+
+    def purge(
+        self, *, now: int, batch_size: int, idle: int | None, history: HistoryPolicy, dry_run: bool = False
+    ) -> Iterator[CleanupReport]:
+        """Remove what has expired, lapsed or idled, in transactions of ``batch_size`` rows, yielding each batch's count.
+
+        ``idle`` is how many microseconds after its last change an empty scope goes (``None``: never).
+        """
+        ...
+
+    def check_writable(self) -> None:
+        """Raise the ``BackendError`` that a write would meet now, without changing anything that is kept."""
+        ...
+
+    def close(self) -> None:
+        """Release what this backend opened itself. Using it again afterwards is an error."""
+        ...

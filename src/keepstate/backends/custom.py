@@ -1,0 +1,329 @@
+"""A user's own class as a backend, named by ``[state_store] backend``: written for Airflow 3.3, used as it is."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, NoReturn, cast
+
+from keepstate.backends.base import (
+    Applied,
+    Batch,
+    Begin,
+    Begun,
+    ChangeNotice,
+    Clear,
+    End,
+    EntryScope,
+    Fence,
+    HeldScope,
+    HistoryPolicy,
+    Outcome,
+    Put,
+    Reading,
+    StoredEntry,
+    StoredVersion,
+)
+from keepstate.clock import optional_datetime
+from keepstate.errors import ConfigurationError, UnsupportedError
+from keepstate.scope import (
+    AssetInfo,
+    AssetScope,
+    Attempt,
+    CleanupReport,
+    RunInfo,
+    TaskInstanceInfo,
+    TaskScope,
+    Writer,
+)
+
+log = logging.getLogger("keepstate")
+
+
+class BaseStoreBackend(ABC):
+    """The base of custom backends, with the method names and signatures of Airflow 3.3's class of that name.
+
+    ``scope`` is a `TaskScope` or an `AssetScope`; values are JSON text, to be given back unchanged. ``session`` is
+    Airflow's SQLAlchemy session where Airflow calls, and ``None`` here.
+    """
+
+    @abstractmethod
+    def get(self, scope: TaskScope | AssetScope, key: str, *, session: Any = None) -> str | None:  # noqa: ANN401
+        """Return the JSON text under ``key``, or ``None``."""
+
+    @abstractmethod
+    def set(
+        self,
+        scope: TaskScope | AssetScope,
+        key: str,
+        value: str,
+        *,
+        expires_at: datetime | None = None,
+        session: Any = None,  # noqa: ANN401
+    ) -> None:
+        """Write or overwrite the JSON text under ``key``; it may go after ``expires_at`` (UTC), or never."""
+
+    @abstractmethod
+    def delete(self, scope: TaskScope | AssetScope, key: str, *, session: Any = None) -> None:  # noqa: ANN401
+        """Delete one key; does nothing if it is absent."""
+
+    @abstractmethod
+    def clear(
+        self,
+        scope: TaskScope | AssetScope,
+        *,
+        all_map_indices: bool = False,
+        session: Any = None,  # noqa: ANN401
+    ) -> None:
+        """Delete every key of the scope, of all its map indices if asked."""
+
+    @abstractmethod
+    async def aget(self, scope: TaskScope | AssetScope, key: str, *, session: Any = None) -> str | None:  # noqa: ANN401
+        """Awaitable twin of `get`."""
+
+    @abstractmethod
+    async def aset(
+        self,
+        scope: TaskScope | AssetScope,
+        key: str,
+        value: str,
+        *,
+        expires_at: datetime | None = None,
+        session: Any = None,  # noqa: ANN401
+    ) -> None:
+        """Awaitable twin of `set`."""
+
+    @abstractmethod
+    async def adelete(self, scope: TaskScope | AssetScope, key: str, *, session: Any = None) -> None:  # noqa: ANN401
+        """Awaitable twin of `delete`."""
+
+    @abstractmethod
+    async def aclear(
+        self,
+        scope: TaskScope | AssetScope,
+        *,
+        all_map_indices: bool = False,
+        session: Any = None,  # noqa: ANN401
+    ) -> None:
+        """Awaitable twin of `clear`."""
+
+    def cleanup(self) -> None:
+        """Remove what has expired; does nothing unless overridden."""
+
+
+class CustomBackend:
+    """Serves the guide's four verbs from a user's class. What the class has no method for is refused, not imitated."""
+
+    guide_only = True
+
+    def __init__(self, inner: BaseStoreBackend) -> None:
+        """Wrap an instance; warns once that attempts are not fenced here."""
+        self._inner = inner
+        cls = type(inner)
+        self.address = f"custom:{cls.__module__}.{cls.__qualname__}"
+        self._scopes = _scope_classes(cls)
+        log.warning(
+            "state lives in %s: a custom class has no fencing, versions or history, so an attempt that was thought dead "
+            "may still write there",
+            self.address,
+        )
+
+    @property
+    def inner(self) -> BaseStoreBackend:
+        """The user's instance."""
+        return self._inner
+
+    def read(
+        self,
+        scope: EntryScope,
+        keys: Sequence[str] | None,
+        *,
+        now: int,
+        fence: Fence | None = None,
+        writer: Writer | None = None,
+        history: HistoryPolicy | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Reading:
+        """Return one entry; the class can't list, nor read several at one moment."""
+        del fence, writer, history, limit, offset
+        if keys is None or len(keys) != 1:
+            self._refuse("read several keys at one moment, or list them")
+        text = self._inner.get(self._scope(scope), keys[0])
+        if text is None:
+            return Reading(0, None)
+        return Reading(0, None, (StoredEntry(keys[0], text, 0, now, None),))
+
+    def apply(self, batch: Batch) -> Applied:
+        """Put or delete one key."""
+        if len(batch.changes) != 1:
+            self._refuse("change several keys in one transaction")
+        (change,) = batch.changes
+        if change.expected is not None:
+            self._refuse("compare and set")
+        scope = self._scope(batch.scope)
+        if isinstance(change, Put):
+            self._inner.set(scope, change.key, change.text, expires_at=optional_datetime(change.expires_at))
+        else:
+            self._inner.delete(scope, change.key)
+        return Applied(0, 0)
+
+    def clear(self, request: Clear) -> Applied:
+        """Clear the scope."""
+        if request.forget:
+            self._refuse("forget a history it does not keep")
+        self._inner.clear(self._scope(request.scope), all_map_indices=request.all_map_indices)
+        return Applied(0, 0)
+
+    def purge(
+        self, *, now: int, batch_size: int, idle: int | None, history: HistoryPolicy, dry_run: bool = False
+    ) -> Iterator[CleanupReport]:
+        """Call the class's own `cleanup`, which tells no counts."""
+        del now, batch_size, idle, history
+        if dry_run:
+            self._refuse("tell what a cleanup would remove")
+        self._inner.cleanup()
+        yield CleanupReport()
+
+    def check_writable(self) -> None:
+        """Nothing is known of the class's place before it is used."""
+
+    def close(self) -> None:
+        """The class has no such method in Airflow; one that has it is closed."""
+        close = getattr(self._inner, "close", None)
+        if callable(close):
+            close()
+
+    # ------------------------------------------------------------------------------------------- refused
+
+    def history(
+        self, scope: EntryScope, key: str, *, now: int, limit: int | None = None
+    ) -> list[StoredVersion]:
+        """Refused."""
+        del scope, key, now, limit
+        self._refuse("keep a history")
+
+    def begin(self, request: Begin) -> Begun:
+        """Refused."""
+        del request
+        self._refuse("hold attempts")
+
+    def beat(self, scope: HeldScope, fence: Fence, *, now: int) -> None:
+        """Refused."""
+        del scope, fence, now
+        self._refuse("hold attempts")
+
+    def end(self, request: End) -> None:
+        """Refused."""
+        del request
+        self._refuse("hold attempts")
+
+    def attempts(self, scope: HeldScope) -> list[Attempt]:
+        """Refused."""
+        del scope
+        self._refuse("hold attempts")
+
+    def outcome(self, scope: HeldScope) -> Outcome | None:
+        """Refused."""
+        del scope
+        self._refuse("hold attempts")
+
+    def changes(self, scope: EntryScope, *, after: int, now: int) -> tuple[int, list[ChangeNotice]]:
+        """Refused."""
+        del scope, after, now
+        self._refuse("follow changes")
+
+    def runs(self, dag_id: str | None = None, *, limit: int = 50, offset: int = 0) -> list[RunInfo]:
+        """Refused."""
+        del dag_id, limit, offset
+        self._refuse("list runs")
+
+    def task_instances(
+        self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
+    ) -> list[TaskInstanceInfo]:
+        """Refused."""
+        del dag_id, run_id, now, limit, offset
+        self._refuse("list task instances")
+
+    def assets(self, *, now: int, limit: int | None = None, offset: int = 0) -> list[AssetInfo]:
+        """Refused."""
+        del now, limit, offset
+        self._refuse("list assets")
+
+    def delete_run(self, dag_id: str, run_id: str, *, now: int) -> int:
+        """Refused."""
+        del dag_id, run_id, now
+        self._refuse("delete a run")
+
+    def delete_asset(self, scope: AssetScope, *, now: int) -> bool:
+        """Refused."""
+        del scope, now
+        self._refuse("delete an asset")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise UnsupportedError(
+            f"the custom backend {self.address} can't {what}; it serves get, set, delete, clear, checkpoint() and "
+            "ResumableJobMixin. Unset AIRFLOW__STATE_STORE__BACKEND to use keepstate's own store"
+        )
+
+    def _scope(self, scope: EntryScope) -> Any:  # noqa: ANN401 - Airflow's own class where the user's class expects it
+        task_scope, asset_scope = self._scopes
+        if isinstance(scope, TaskScope):
+            return task_scope(scope.dag_id, scope.run_id, scope.task_id, scope.map_index)
+        return asset_scope(name=scope.name, uri=scope.uri)
+
+
+def _scope_classes(cls: type) -> tuple[Any, Any]:
+    """Return the scope classes that a user's class matches on.
+
+    Airflow ships two copies of its base class, each beside its own scope classes, so the copy that the class derives
+    from decides.
+    """
+    for base in cls.__mro__:
+        if base.__name__ == "BaseStoreBackend" and base is not BaseStoreBackend:
+            module = sys.modules[base.__module__]
+            found = getattr(module, "TaskScope", None), getattr(module, "AssetScope", None)
+            if None not in found:
+                return found
+    return TaskScope, AssetScope
+
+
+def load(dotted_path: str) -> CustomBackend:
+    """Make the class named by ``dotted_path``. Raises ``ConfigurationError`` naming the setting when it can't be used."""
+    setting = "AIRFLOW__STATE_STORE__BACKEND"
+    module_name, _, class_name = dotted_path.rpartition(".")
+    if not module_name or not class_name:
+        raise ConfigurationError(
+            f"{setting} is {dotted_path!r}, but must be a dotted path like 'my_package.my_module.MyBackend'",
+            variable=setting,
+            value=dotted_path,
+        )
+    try:
+        cls = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as exc:
+        raise ConfigurationError(
+            f"{setting} is {dotted_path!r}, which can't be imported: {exc}; it must be importable by this Python "
+            f"({sys.executable})",
+            variable=setting,
+            value=dotted_path,
+        ) from exc
+    missing = [name for name in ("get", "set", "delete", "clear") if not callable(getattr(cls, name, None))]
+    if not isinstance(cls, type) or missing:
+        raise ConfigurationError(
+            f"{setting} is {dotted_path!r}, which is no class with the methods of BaseStoreBackend"
+            + (f" (it lacks {', '.join(missing)})" if missing else ""),
+            variable=setting,
+            value=dotted_path,
+        )
+    try:
+        return CustomBackend(cast("BaseStoreBackend", cls()))
+    except TypeError as exc:
+        raise ConfigurationError(
+            f"{setting} is {dotted_path!r}, which can't be made without arguments: {exc}",
+            variable=setting,
+            value=dotted_path,
+        ) from exc

@@ -1,0 +1,110 @@
+"""Beginning, beating and ending attempts, inside a transaction."""
+
+from __future__ import annotations
+
+from keepstate.backends.base import Begin, Begun, End, Fence, HeldScope, Verdict
+from keepstate.backends.sql import statements as sql
+from keepstate.backends.sql.database import Row, Transaction
+from keepstate.backends.sql.dialects import Dialect
+from keepstate.backends.sql.scopes import ScopeRow, admit, bury_all, open_scope, stale, verdict_on
+from keepstate.clock import optional_datetime, to_datetime
+from keepstate.errors import AlreadyRunningError
+from keepstate.scope import Attempt, RunScope
+
+
+def begin(tx: Transaction, dialect: Dialect, request: Begin) -> Begun:
+    """Begin an attempt, or raise ``AlreadyRunningError`` while another one lives."""
+    row = open_scope(tx, dialect, request.scope, request.now)
+    if row.deleted:
+        admit(tx, request.scope, row, None, now=request.now, history=request.history)
+    if row.attempt_id == request.attempt_id and row.try_number is not None:
+        # the answer to this very request was lost on the way
+        return Begun(row.try_number, row.incarnation)
+    if row.try_number is not None and not request.take_over:
+        _refuse_while_held(tx, row, request)
+    lost = tuple(found[0] for found in tx.all(sql.RUNNING_ATTEMPTS, {"id": row.id}))
+    number = request.try_number if request.try_number is not None else (row.try_number or 0) + 1
+    fence = Fence(number, request.attempt_id, request.item)
+    admit(tx, request.scope, row, fence, now=request.now, history=request.history, holder=request.holder)
+    return Begun(number, row.incarnation, lost, reset=row.reset)
+
+
+def _refuse_while_held(tx: Transaction, row: ScopeRow, request: Begin) -> None:
+    found = tx.one(sql.FIND_ATTEMPT, _key(row, row.try_number, row.attempt_id))
+    if found is None:
+        return
+    state, host, pid, started, beat_at = found
+    dead = request.dead
+    known_dead = dead is not None and (dead.try_number, dead.attempt_id) == (row.try_number, row.attempt_id)
+    if state != "running" or beat_at is None or known_dead or request.now - beat_at > request.lease:
+        return
+    raise AlreadyRunningError(
+        f"{request.scope} is running: attempt {row.try_number}, process {pid} on {host}; "
+        "wait until it ends, or take over with --take-over",
+        host=host,
+        pid=pid,
+        started=started,
+        try_number=row.try_number,
+        attempt_id=row.attempt_id,
+    )
+
+
+def beat(tx: Transaction, dialect: Dialect, scope: HeldScope, fence: Fence, now: int) -> None:
+    """Note a sign of life of the current attempt."""
+    row = _current_row(tx, dialect, scope, fence, now)
+    tx.run(sql.BEAT, {**_key(row, fence.try_number, fence.attempt_id), "now": now})
+
+
+def end(tx: Transaction, dialect: Dialect, request: End) -> None:
+    """Record the end of the current attempt."""
+    row = _current_row(tx, dialect, request.scope, request.fence, request.now)
+    tx.run(
+        sql.END_ATTEMPT,
+        {
+            **_key(row, request.fence.try_number, request.fence.attempt_id),
+            "state": request.state,
+            "now": request.now,
+            "reason": request.reason,
+            "result": request.result,
+            "arguments": request.arguments,
+        },
+    )
+    tx.run(sql.SET_STATE, {"id": row.id, "state": request.state, "now": request.now})
+    if request.clear and not isinstance(request.scope, RunScope):
+        if tx.one(sql.ANY_LIVE, {"scope_id": row.id, "now": request.now}) is not None:
+            row.version += 1
+            tx.run(sql.BUMP_SCOPE, {"id": row.id, "version": row.version, "now": request.now})
+            bury_all(tx, row, action="clear", now=request.now, writer=None, history=request.history)
+
+
+def _current_row(tx: Transaction, dialect: Dialect, scope: HeldScope, fence: Fence, now: int) -> ScopeRow:
+    row = open_scope(tx, dialect, scope, now)
+    if verdict_on(tx, row, fence) is not Verdict.CURRENT:
+        raise stale(scope, fence, row.standing)
+    return row
+
+
+def _key(row: ScopeRow, try_number: int | None, attempt_id: str | None) -> dict[str, object]:
+    return {
+        "id": row.id,
+        "incarnation": row.incarnation,
+        "try_number": try_number,
+        "attempt_id": attempt_id or "",
+    }
+
+
+def attempt_of(row: Row) -> Attempt:
+    """Read a row of ``ATTEMPTS``."""
+    try_number, attempt_id, incarnation, state, host, pid, started_at, beat_at, ended_at, reason = row
+    return Attempt(
+        try_number=try_number,
+        attempt_id=attempt_id or None,
+        incarnation=incarnation,
+        state=state,
+        host=host,
+        pid=pid,
+        started_at=to_datetime(started_at),
+        beat_at=optional_datetime(beat_at),
+        ended_at=optional_datetime(ended_at),
+        reason=reason,
+    )

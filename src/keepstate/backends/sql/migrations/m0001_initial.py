@@ -1,0 +1,75 @@
+"""The first tables. Column notes are in `docs/reference/tables.md`."""
+
+from __future__ import annotations
+
+UP = (
+    """
+    CREATE TABLE keepstate_scope (
+      id {serial},
+      digest {bytes} NOT NULL,
+      kind {key} NOT NULL,
+      dag_id {key}, run_id {key}, task_id {key}, map_index INTEGER,
+      incarnation INTEGER NOT NULL,
+      version BIGINT NOT NULL,
+      try_number INTEGER, attempt_id {key}, item {key}, state {key},
+      deleted INTEGER NOT NULL,
+      created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, sweep_at BIGINT
+    )
+    """,
+    "CREATE UNIQUE INDEX keepstate_scope_digest ON keepstate_scope (digest)",
+    "CREATE INDEX keepstate_scope_run ON keepstate_scope (dag_id, run_id, kind, task_id, map_index)",
+    "CREATE INDEX keepstate_scope_recent ON keepstate_scope (kind, created_at)",
+    "CREATE INDEX keepstate_scope_recent_of_dag ON keepstate_scope (dag_id, kind, created_at)",
+    "CREATE INDEX keepstate_scope_sweep ON keepstate_scope (sweep_at)",
+    """
+    CREATE TABLE keepstate_attempt (
+      scope_id BIGINT NOT NULL,
+      incarnation INTEGER NOT NULL, try_number INTEGER NOT NULL, attempt_id {key} NOT NULL,
+      item {key}, state {key} NOT NULL,
+      host {key}, pid BIGINT, process_started {key},
+      started_at BIGINT NOT NULL, beat_at BIGINT, ended_at BIGINT,
+      reason {value}, result {value}, arguments {key},
+      PRIMARY KEY (scope_id, incarnation, try_number, attempt_id)
+    ){clustered}
+    """,
+    """
+    CREATE TABLE keepstate_entry (
+      scope_id BIGINT NOT NULL, entry_key {key} NOT NULL,
+      value {value}, version BIGINT NOT NULL,
+      updated_at BIGINT NOT NULL, expires_at BIGINT, sweep_at BIGINT,
+      writer {value},
+      PRIMARY KEY (scope_id, entry_key)
+    ){clustered}
+    """,
+    "CREATE INDEX keepstate_entry_sweep ON keepstate_entry (sweep_at)",
+    """
+    CREATE TABLE keepstate_log (
+      scope_id BIGINT NOT NULL, entry_key {key} NOT NULL, version BIGINT NOT NULL,
+      action {key} NOT NULL,
+      value {value}, size BIGINT NOT NULL, sha256 {key},
+      written_at BIGINT NOT NULL, expires_at BIGINT,
+      writer {value},
+      PRIMARY KEY (scope_id, entry_key, version)
+    ){clustered}
+    """,
+    """
+    CREATE TABLE keepstate_session (
+      id {key} NOT NULL PRIMARY KEY,
+      number BIGINT NOT NULL, version BIGINT NOT NULL, incarnation INTEGER NOT NULL,
+      used_at BIGINT NOT NULL
+    ){clustered}
+    """,
+    """
+    CREATE TABLE keepstate_asset (
+      id BIGINT NOT NULL PRIMARY KEY,
+      name_digest {bytes} NOT NULL, uri_digest {bytes} NOT NULL,
+      name {value} NOT NULL, uri {value} NOT NULL
+    )
+    """,
+    "CREATE UNIQUE INDEX keepstate_asset_name ON keepstate_asset (name_digest)",
+    "CREATE UNIQUE INDEX keepstate_asset_uri ON keepstate_asset (uri_digest)",
+)
+
+DOWN = tuple(
+    f"DROP TABLE keepstate_{table}" for table in ("asset", "session", "log", "entry", "attempt", "scope")
+)

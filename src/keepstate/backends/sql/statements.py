@@ -1,0 +1,385 @@
+"""Every SQL statement, named and commented. One set for all databases; `dialects.py` holds the few differences.
+
+Parameters are ``:named``. ``{for_update}`` locks rows where the database has row locks (SQLite's write transactions lock
+the whole file). An entry whose ``value`` is NULL is a tombstone: the key was removed, and its log lasts until the
+tombstone's ``expires_at``. ``sweep_at`` is when a cleanup next has something to do with the row, so that one index
+serves the cleanup and most writes leave it alone.
+"""
+
+from __future__ import annotations
+
+# ------------------------------------------------------------------------------------------------- scopes
+
+SCOPE_COLUMNS = "id, version, incarnation, try_number, attempt_id, item, deleted, state"
+
+# the row that every change of a scope locks first: whoever holds it is alone in the scope
+LOCK_SCOPE = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE digest = :digest{{for_update}}"
+
+SCOPE_BY_ID = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE id = :id"
+
+FIND_SCOPE = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE digest = :digest"
+
+# two processes may meet a new scope at once: one row results
+CREATE_SCOPE = """
+INSERT INTO keepstate_scope
+  (digest, kind, dag_id, run_id, task_id, map_index, incarnation, version, deleted, created_at, updated_at, sweep_at)
+VALUES (:digest, :kind, :dag_id, :run_id, :task_id, :map_index, 1, 0, 0, :now, :now, :now)
+ON CONFLICT (digest) DO NOTHING
+"""
+
+BUMP_SCOPE = "UPDATE keepstate_scope SET version = :version, updated_at = :now WHERE id = :id"
+
+# an attempt becomes the current one, perhaps in a new incarnation
+SEAT_ATTEMPT = """
+UPDATE keepstate_scope
+SET try_number = :try_number, attempt_id = :attempt_id, incarnation = :incarnation, item = :item, state = :state,
+    deleted = 0, updated_at = :now
+WHERE id = :id
+"""
+
+SET_STATE = "UPDATE keepstate_scope SET state = :state, updated_at = :now WHERE id = :id"
+
+REVIVE_SCOPE = """
+UPDATE keepstate_scope
+SET deleted = 0, incarnation = incarnation + 1, try_number = NULL, attempt_id = NULL, item = NULL, state = NULL,
+    updated_at = :now
+WHERE id = :id
+"""
+
+SCOPES_OF_RUN = """
+SELECT id, kind FROM keepstate_scope WHERE dag_id = :dag_id AND run_id = :run_id AND deleted = 0{for_update}
+"""
+
+SCOPES_OF_TASK = """
+SELECT id FROM keepstate_scope
+WHERE dag_id = :dag_id AND run_id = :run_id AND kind = 'task' AND task_id = :task_id AND deleted = 0{for_update}
+"""
+
+# the row stays for a while, so that attempts of the deleted run are known for what they are
+BURY_SCOPE = """
+UPDATE keepstate_scope SET deleted = 1, item = NULL, state = NULL, updated_at = :now, sweep_at = :sweep_at WHERE id = :id
+"""
+
+DELETE_SCOPE = "DELETE FROM keepstate_scope WHERE id = :id"
+
+# ------------------------------------------------------------------------------------------------- assets
+
+ASSET_BY_NAME = "SELECT id, name, uri FROM keepstate_asset WHERE name_digest = :digest"
+ASSET_BY_URI = "SELECT id, name, uri FROM keepstate_asset WHERE uri_digest = :digest"
+CREATE_ASSET = """
+INSERT INTO keepstate_asset (id, name_digest, uri_digest, name, uri)
+VALUES (:id, :name_digest, :uri_digest, :name, :uri)
+"""
+RENAME_ASSET = """
+UPDATE keepstate_asset SET name_digest = :name_digest, uri_digest = :uri_digest, name = :name, uri = :uri WHERE id = :id
+"""
+REDIGEST_SCOPE = "UPDATE keepstate_scope SET digest = :digest WHERE id = :id"
+DELETE_ASSET = "DELETE FROM keepstate_asset WHERE id = :id"
+
+# ------------------------------------------------------------------------------------------------ entries
+
+ENTRY_COLUMNS = "e.entry_key, e.value, e.version, e.updated_at, e.expires_at, e.writer"
+_LIVE = "e.value IS NOT NULL AND (e.expires_at IS NULL OR e.expires_at > :now)"
+_STANDING = "s.id, s.version, s.incarnation, s.try_number, s.attempt_id, s.item, s.deleted, s.state"
+
+# one row, and so one consistent view, even where there is no such entry
+READ_ONE = f"""
+SELECT {_STANDING}, {ENTRY_COLUMNS}
+FROM keepstate_scope s LEFT JOIN keepstate_entry e ON e.scope_id = s.id AND e.entry_key = :key AND {_LIVE}
+WHERE s.digest = :digest
+"""
+
+READ_ALL = f"""
+SELECT {_STANDING}, {ENTRY_COLUMNS}
+FROM keepstate_scope s LEFT JOIN keepstate_entry e ON e.scope_id = s.id AND {_LIVE}
+WHERE s.digest = :digest
+ORDER BY e.entry_key
+"""
+
+READ_PAGE = READ_ALL + " LIMIT :limit OFFSET :offset"
+
+COUNT_LIVE = f"""
+SELECT COUNT(*) FROM keepstate_scope s JOIN keepstate_entry e ON e.scope_id = s.id AND {_LIVE}
+WHERE s.digest = :digest
+"""
+
+# what compare-and-set compares with
+ENTRY_VERSION = f"""
+SELECT e.version FROM keepstate_entry e WHERE e.scope_id = :scope_id AND e.entry_key = :key AND {_LIVE}
+"""
+
+ANY_LIVE = f"SELECT 1 FROM keepstate_entry e WHERE e.scope_id = :scope_id AND {_LIVE} LIMIT 1"
+
+# the earliest of both times: a row must be swept when its own time or that of an older version in the log has come
+_EARLIER = """CASE
+  WHEN keepstate_entry.sweep_at IS NULL THEN excluded.sweep_at
+  WHEN excluded.sweep_at IS NULL OR keepstate_entry.sweep_at < excluded.sweep_at THEN keepstate_entry.sweep_at
+  ELSE excluded.sweep_at END"""
+
+_ON_CONFLICT_PUT = f"""
+ON CONFLICT (scope_id, entry_key) DO UPDATE SET
+  value = excluded.value, version = excluded.version, updated_at = excluded.updated_at,
+  expires_at = excluded.expires_at, writer = excluded.writer, sweep_at = {_EARLIER}
+"""
+
+PUT_ENTRY = f"""
+INSERT INTO keepstate_entry (scope_id, entry_key, value, version, updated_at, expires_at, sweep_at, writer)
+VALUES (:scope_id, :key, :value, :version, :now, :expires_at, :expires_at, :writer)
+{_ON_CONFLICT_PUT}
+"""
+
+# a removed key leaves a tombstone for as long as its history lasts
+BURY_ENTRY = """
+UPDATE keepstate_entry
+SET value = NULL, version = :version, updated_at = :now, expires_at = :lapses_at, writer = :writer,
+    sweep_at = CASE WHEN sweep_at IS NULL OR sweep_at > :lapses_at THEN :lapses_at ELSE sweep_at END
+WHERE scope_id = :scope_id AND entry_key = :key AND value IS NOT NULL AND (expires_at IS NULL OR expires_at > :now)
+"""
+
+BURY_ALL_ENTRIES = """
+UPDATE keepstate_entry
+SET value = NULL, version = :version, updated_at = :now, expires_at = :lapses_at, writer = :writer,
+    sweep_at = CASE WHEN sweep_at IS NULL OR sweep_at > :lapses_at THEN :lapses_at ELSE sweep_at END
+WHERE scope_id = :scope_id AND value IS NOT NULL AND (expires_at IS NULL OR expires_at > :now)
+"""
+
+ERASE_ENTRY = "DELETE FROM keepstate_entry WHERE scope_id = :scope_id AND entry_key = :key"
+ERASE_ALL_ENTRIES = "DELETE FROM keepstate_entry WHERE scope_id = :scope_id"
+
+CHANGED_SINCE = """
+SELECT e.entry_key, e.version, e.value, e.updated_at, e.writer
+FROM keepstate_entry e
+WHERE e.scope_id = :scope_id AND e.version > :after AND (e.expires_at IS NULL OR e.expires_at > :now)
+ORDER BY e.version, e.entry_key
+"""
+
+# ---------------------------------------------------------------------------------------------------- log
+
+ADD_TO_LOG = """
+INSERT INTO keepstate_log
+  (scope_id, entry_key, version, action, value, size, sha256, written_at, expires_at, writer)
+VALUES (:scope_id, :key, :version, :action, :value, :size, :sha256, :now, :expires_at, :writer)
+"""
+
+# runs before the entry is written: keeps the newest :keep versions, and none where the entry's own time had come
+TRIM_LOG = """
+DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND (
+  version <= (SELECT version FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key
+              ORDER BY version DESC LIMIT 1 OFFSET :keep)
+  OR EXISTS (SELECT 1 FROM keepstate_entry e
+             WHERE e.scope_id = :scope_id AND e.entry_key = :key AND e.expires_at <= :now))
+"""
+
+LOG_REMOVAL_OF_ALL = """
+INSERT INTO keepstate_log
+  (scope_id, entry_key, version, action, value, size, sha256, written_at, expires_at, writer)
+SELECT e.scope_id, e.entry_key, :version, :action, NULL, 0, NULL, :now, :lapses_at, :writer
+FROM keepstate_entry e
+WHERE e.scope_id = :scope_id AND e.value IS NOT NULL AND (e.expires_at IS NULL OR e.expires_at > :now)
+"""
+
+# a version is shown until its own time, and until the key's: that of the entry, or of its tombstone
+HISTORY = """
+SELECT l.entry_key, l.version, l.action, l.value, l.size, l.sha256, l.written_at, l.expires_at, l.writer
+FROM keepstate_scope s
+JOIN keepstate_entry e ON e.scope_id = s.id AND e.entry_key = :key AND (e.expires_at IS NULL OR e.expires_at > :now)
+JOIN keepstate_log l ON l.scope_id = s.id AND l.entry_key = :key AND (l.expires_at IS NULL OR l.expires_at > :now)
+WHERE s.digest = :digest
+ORDER BY l.version DESC
+LIMIT :limit
+"""
+
+ERASE_LOG_OF_KEY = "DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key"
+ERASE_LOG = "DELETE FROM keepstate_log WHERE scope_id = :scope_id"
+
+# ----------------------------------------------------------------------------------------------- sessions
+
+FIND_SESSION = "SELECT number, version, incarnation FROM keepstate_session WHERE id = :session"
+
+NOTE_SESSION = """
+INSERT INTO keepstate_session (id, number, version, incarnation, used_at)
+VALUES (:session, :number, :version, :incarnation, :now)
+ON CONFLICT (id) DO UPDATE SET
+  number = excluded.number, version = excluded.version, incarnation = excluded.incarnation, used_at = excluded.used_at
+"""
+
+# ----------------------------------------------------------------------------------------------- attempts
+
+# an attempt is known by its id; one without an id by its number, which says nothing across incarnations
+KNOWN_IN = """
+SELECT incarnation FROM keepstate_attempt
+WHERE scope_id = :id AND try_number = :try_number AND attempt_id = :attempt_id
+ORDER BY incarnation DESC LIMIT 1
+"""
+
+REGISTER_ATTEMPT = """
+INSERT INTO keepstate_attempt
+  (scope_id, incarnation, try_number, attempt_id, item, state, host, pid, process_started, started_at, beat_at)
+VALUES (:id, :incarnation, :try_number, :attempt_id, :item, 'running', :host, :pid, :process_started, :now, :beat_at)
+ON CONFLICT (scope_id, incarnation, try_number, attempt_id) DO NOTHING
+"""
+
+_ATTEMPT_KEY = (
+    "scope_id = :id AND incarnation = :incarnation AND try_number = :try_number AND attempt_id = :attempt_id"
+)
+
+FIND_ATTEMPT = f"""
+SELECT state, host, pid, process_started, beat_at FROM keepstate_attempt WHERE {_ATTEMPT_KEY}
+"""
+
+CLOSE_SUPERSEDED = """
+UPDATE keepstate_attempt SET state = :state, ended_at = :now, reason = :reason
+WHERE scope_id = :id AND state = 'running'
+"""
+
+RUNNING_ATTEMPTS = """
+SELECT try_number FROM keepstate_attempt WHERE scope_id = :id AND state = 'running' ORDER BY try_number
+"""
+
+BEAT = f"UPDATE keepstate_attempt SET beat_at = :now WHERE {_ATTEMPT_KEY} AND state = 'running'"
+
+END_ATTEMPT = f"""
+UPDATE keepstate_attempt
+SET state = :state, ended_at = :now, reason = :reason, result = :result, arguments = :arguments
+WHERE {_ATTEMPT_KEY}
+"""
+
+ATTEMPTS = """
+SELECT a.try_number, a.attempt_id, a.incarnation, a.state, a.host, a.pid, a.started_at, a.beat_at, a.ended_at, a.reason
+FROM keepstate_scope s JOIN keepstate_attempt a ON a.scope_id = s.id
+WHERE s.digest = :digest AND s.deleted = 0
+ORDER BY a.incarnation DESC, a.try_number DESC, a.started_at DESC
+"""
+
+OUTCOME = """
+SELECT a.try_number, a.result, a.arguments
+FROM keepstate_scope s JOIN keepstate_attempt a
+  ON a.scope_id = s.id AND a.incarnation = s.incarnation AND a.try_number = s.try_number
+  AND a.attempt_id = COALESCE(s.attempt_id, '')
+WHERE s.digest = :digest AND s.deleted = 0 AND a.state = 'success'
+"""
+
+ERASE_ATTEMPTS = "DELETE FROM keepstate_attempt WHERE scope_id = :id"
+
+# -------------------------------------------------------------------------------------------------- lists
+
+RUNS = """
+SELECT dag_id, run_id, state, try_number, created_at, updated_at
+FROM keepstate_scope WHERE kind = 'run' AND deleted = 0
+ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset
+"""
+
+RUNS_OF_DAG = """
+SELECT dag_id, run_id, state, try_number, created_at, updated_at
+FROM keepstate_scope WHERE kind = 'run' AND dag_id = :dag_id AND deleted = 0
+ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset
+"""
+
+TASK_INSTANCES = """
+SELECT s.dag_id, s.run_id, s.task_id, s.map_index, s.state, s.try_number, s.version, s.created_at, s.updated_at,
+  (SELECT COUNT(*) FROM keepstate_entry e
+   WHERE e.scope_id = s.id AND e.value IS NOT NULL AND (e.expires_at IS NULL OR e.expires_at > :now))
+FROM keepstate_scope s
+WHERE s.kind = 'task' AND s.dag_id = :dag_id AND s.run_id = :run_id AND s.deleted = 0
+ORDER BY s.task_id, s.map_index LIMIT :limit OFFSET :offset
+"""
+
+ASSETS = """
+SELECT a.id, a.name, a.uri,
+  (SELECT COUNT(*) FROM keepstate_entry e
+   WHERE e.scope_id = a.id AND e.value IS NOT NULL AND (e.expires_at IS NULL OR e.expires_at > :now)),
+  s.updated_at
+FROM keepstate_asset a JOIN keepstate_scope s ON s.id = a.id
+ORDER BY a.name LIMIT :limit OFFSET :offset
+"""
+
+# ------------------------------------------------------------------------------------------------ cleanup
+
+DUE_ENTRIES = """
+SELECT scope_id, entry_key, expires_at FROM keepstate_entry WHERE sweep_at <= :now ORDER BY sweep_at LIMIT :limit
+"""
+COUNT_EXPIRED_ENTRIES = "SELECT COUNT(*) FROM keepstate_entry WHERE sweep_at <= :now AND expires_at <= :now"
+COUNT_DUE_LOG = """
+SELECT COUNT(*) FROM keepstate_entry e JOIN keepstate_log l ON l.scope_id = e.scope_id AND l.entry_key = e.entry_key
+WHERE e.sweep_at <= :now AND (e.expires_at <= :now OR l.expires_at <= :now)
+"""
+
+# the row may have been written again since it was listed: only what is still due goes
+ERASE_EXPIRED_ENTRY = """
+DELETE FROM keepstate_entry WHERE scope_id = :scope_id AND entry_key = :key AND expires_at <= :now
+"""
+ERASE_EXPIRED_LOG = (
+    "DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND expires_at <= :now"
+)
+RESCHEDULE_SWEEP = """
+UPDATE keepstate_entry SET sweep_at = (
+  SELECT MIN(due) FROM (
+    SELECT e.expires_at AS due FROM keepstate_entry e WHERE e.scope_id = :scope_id AND e.entry_key = :key
+    UNION ALL
+    SELECT l.expires_at FROM keepstate_log l WHERE l.scope_id = :scope_id AND l.entry_key = :key) AS times)
+WHERE scope_id = :scope_id AND entry_key = :key
+"""
+
+DUE_SCOPES = """
+SELECT s.id, s.kind, s.deleted, s.updated_at, s.state,
+  (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = s.id LIMIT 1),
+  (SELECT 1 FROM keepstate_scope t WHERE t.dag_id = s.dag_id AND t.run_id = s.run_id AND t.kind = 'task' LIMIT 1)
+FROM keepstate_scope s WHERE s.sweep_at <= :now ORDER BY s.sweep_at LIMIT :limit
+"""
+LAST_BEAT = "SELECT MAX(beat_at) FROM keepstate_attempt WHERE scope_id = :id AND state = 'running'"
+POSTPONE_SCOPE = "UPDATE keepstate_scope SET sweep_at = :sweep_at WHERE id = :id"
+ERASE_IDLE_SCOPE = "DELETE FROM keepstate_scope WHERE id = :id AND updated_at = :updated_at"
+COUNT_IDLE_SCOPES = """
+SELECT COUNT(*), COALESCE(SUM(attempts), 0) FROM (
+  SELECT (SELECT COUNT(*) FROM keepstate_attempt a WHERE a.scope_id = s.id) AS attempts
+  FROM keepstate_scope s
+  WHERE s.sweep_at <= :now AND (s.deleted = 1 OR (
+    s.kind <> 'asset' AND s.updated_at <= :before
+    AND NOT EXISTS (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = s.id)
+    AND NOT EXISTS (SELECT 1 FROM keepstate_attempt b
+                    WHERE b.scope_id = s.id AND b.state = 'running' AND b.beat_at > :before)
+    AND NOT (s.kind = 'run' AND EXISTS (
+      SELECT 1 FROM keepstate_scope t
+      WHERE t.dag_id = s.dag_id AND t.run_id = s.run_id AND t.kind = 'task'))))) AS due
+"""
+COUNT_OLD_SESSIONS = "SELECT COUNT(*) FROM keepstate_session WHERE used_at <= :before"
+ERASE_OLD_SESSIONS = "DELETE FROM keepstate_session WHERE used_at <= :before"
+
+# -------------------------------------------------------------------------- one round trip on PostgreSQL
+
+# A `set` by a registered attempt (or a person) as one statement, and so one round trip. It answers no row where the
+# scope is new, deleted, or stands at another attempt: the long way then finds out why. A request that its session has
+# numbered before makes `number` NULL, which the column refuses: the statement fails as a whole, and nothing applies
+# twice, however the two meet (ON CONFLICT sees the other's committed row, unlike a sub-select).
+PUT_IN_ONE = f"""
+WITH s AS (
+  UPDATE keepstate_scope SET version = version + 1, updated_at = :now
+  WHERE digest = :digest AND deleted = 0 AND (
+    CAST(:try_number AS INTEGER) IS NULL
+    OR (try_number = :try_number AND incarnation = :incarnation
+        AND attempt_id IS NOT DISTINCT FROM CAST(:attempt_id AS TEXT)))
+  RETURNING id, version, incarnation
+), noted AS (
+  INSERT INTO keepstate_session (id, number, version, incarnation, used_at)
+  SELECT :session, :number, s.version, s.incarnation, :now FROM s
+  ON CONFLICT (id) DO UPDATE SET
+    number = CASE WHEN keepstate_session.number < excluded.number THEN excluded.number END,
+    version = excluded.version, incarnation = excluded.incarnation, used_at = excluded.used_at
+), trimmed AS (
+  DELETE FROM keepstate_log l USING s WHERE l.scope_id = s.id AND l.entry_key = :key AND (
+    l.version <= (SELECT o.version FROM keepstate_log o WHERE o.scope_id = s.id AND o.entry_key = :key
+                  ORDER BY o.version DESC LIMIT 1 OFFSET :keep)
+    OR EXISTS (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = s.id AND e.entry_key = :key AND e.expires_at <= :now))
+), put AS (
+  INSERT INTO keepstate_entry (scope_id, entry_key, value, version, updated_at, expires_at, sweep_at, writer)
+  SELECT s.id, :key, :value, s.version, :now, CAST(:expires_at AS BIGINT), CAST(:expires_at AS BIGINT), :writer FROM s
+  {_ON_CONFLICT_PUT}
+), logged AS (
+  INSERT INTO keepstate_log
+    (scope_id, entry_key, version, action, value, size, sha256, written_at, expires_at, writer)
+  SELECT s.id, :key, s.version, 'set', CAST(:logged_value AS TEXT), :size, CAST(:sha256 AS TEXT), :now,
+    CAST(:expires_at AS BIGINT), :writer
+  FROM s
+)
+SELECT version, incarnation FROM s
+"""

@@ -1,0 +1,154 @@
+"""From a URL to a store: the one room that knows all backends."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from keepstate.backends.base import Backend
+from keepstate.clock import Clock, system_clock
+from keepstate.errors import ConfigurationError
+from keepstate.settings import Settings
+from keepstate.store import StateStore
+
+if TYPE_CHECKING:
+    from keepstate.backends.sql.database import Database
+
+# naming one of these as the backend means: no custom class
+_NOT_CUSTOM = frozenset(
+    {
+        "airflow.state.metastore.MetastoreBackend",
+        "keepstate.integrations.airflow.StoreBackend",
+    }
+)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_KNOWN = "sqlite:///FILE, postgresql://USER@HOST/DATABASE, or memory:"
+
+
+def connect(
+    url: str | Any | None = None, *, settings: Settings | None = None, clock: Clock = system_clock
+) -> StateStore:  # noqa: ANN401 - a SQLAlchemy engine, which the bare install can't name
+    """Open the store at ``url``, making or upgrading its tables when needed.
+
+    ``url``: ``sqlite:///FILE``, ``postgresql://…``, ``memory:``, or a SQLAlchemy ``Engine``, which stays the caller's.
+    Without one: ``KEEPSTATE_URL``, then the custom class of ``[state_store] backend``, then the embedded SQLite file
+    ``$KEEPSTATE_HOME/keepstate.db``.
+
+    Raises ``ConfigurationError`` for a URL that can't be used or a missing extra, and a ``BackendError`` when the store
+    can't be opened.
+    """
+    settings = settings or Settings.load()
+    if url is not None and not isinstance(url, str):
+        return _over(_engine_database(url, settings), settings, clock)
+    url = url or settings.url
+    if url:
+        return _from_url(url, settings, clock)
+    if settings.backend and settings.backend not in _NOT_CUSTOM:
+        from keepstate.backends import custom
+
+        return StateStore(custom.load(settings.backend), settings=settings, clock=clock)
+    return _over(_sqlite(embedded_path(settings), settings), settings, clock, embedded=True)
+
+
+def database_at(url: str | None, settings: Settings) -> Database:
+    """Return the bare database of a URL, for those who look after its tables (`keepstate db`)."""
+    url = url or settings.url
+    if not url:
+        return _sqlite(embedded_path(settings), settings)
+    scheme = _scheme(url)
+    if scheme == "sqlite":
+        return _sqlite(_sqlite_path(url), settings)
+    if scheme in {"postgresql", "postgres"} or scheme.startswith("postgresql+"):
+        from keepstate.backends.sql import engine
+
+        return engine.EngineDatabase(engine.make_engine(url), owned=True)
+    raise _unusable(url, scheme)
+
+
+def embedded_path(settings: Settings) -> Path:
+    """Return the file of the embedded store, making its folder, readable by its owner alone, when it is missing."""
+    if settings.home:
+        home = Path(settings.home).expanduser()
+    else:
+        import platformdirs
+
+        home = platformdirs.user_data_path("keepstate", appauthor=False)
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise ConfigurationError(
+            f"the folder {home} for the embedded store can't be made: {exc.strerror}; set KEEPSTATE_HOME to another",
+            variable="KEEPSTATE_HOME",
+            value=str(home),
+        ) from exc
+    return home / "keepstate.db"
+
+
+def _from_url(url: str, settings: Settings, clock: Clock) -> StateStore:
+    if _scheme(url) == "memory":
+        from keepstate.backends.memory import MemoryBackend
+
+        return StateStore(MemoryBackend(), settings=settings, clock=clock)
+    database = database_at(url, settings)
+    return _over(database, settings, clock, embedded=database.dialect.name == "sqlite")
+
+
+def _over(database: Database, settings: Settings, clock: Clock, *, embedded: bool = False) -> StateStore:
+    from keepstate.backends.sql.backend import SqlBackend
+
+    try:
+        backend: Backend = SqlBackend(database, now=clock, retry_timeout=settings.retry_timeout)
+    except BaseException:
+        database.close()
+        raise
+    store = StateStore(backend, settings=settings, clock=clock, purges_itself=embedded)
+    if embedded:
+        store.purge_quietly()
+    return store
+
+
+def _sqlite(path: Path, settings: Settings) -> Database:
+    from keepstate.backends.sql.sqlite import SqliteDatabase
+
+    return SqliteDatabase(path, timeout=settings.retry_timeout)
+
+
+def _engine_database(engine: Any, settings: Settings) -> Database:  # noqa: ANN401 - as connect() takes it
+    if getattr(getattr(engine, "dialect", None), "name", None) == "sqlite":
+        # the same file, without a layer that has transactions of its own
+        file = engine.url.database
+        if not file or file == ":memory:":
+            raise ConfigurationError("an engine over SQLite in memory can't be shared; use memory: or a file")
+        return _sqlite(Path(file), settings)
+    from keepstate.backends.sql.engine import EngineDatabase
+
+    return EngineDatabase(engine, owned=False)
+
+
+def _sqlite_path(url: str) -> Path:
+    path = url.removeprefix("sqlite:///")
+    if path == url or not path or path == ":memory:" or path.startswith("?"):
+        raise ConfigurationError(
+            f"{url!r} names no file: write sqlite:///relative/file.db or sqlite:////absolute/file.db, "
+            "or memory: for a store that ends with the process"
+        )
+    return Path(path).expanduser()
+
+
+def _scheme(url: str) -> str:
+    found = _SCHEME.match(url)
+    return found.group(1).lower() if found else ""
+
+
+def _unusable(url: str, scheme: str) -> ConfigurationError:
+    # the URL itself may hold a password
+    if scheme in {"http", "https", "mysql"} or scheme.startswith("mysql+"):
+        return ConfigurationError(f"this version of keepstate has no {scheme}:// stores yet; use {_KNOWN}")
+    if not scheme:
+        return ConfigurationError(
+            f"the store {url!r} has no scheme like sqlite:///; a file would be sqlite:///{url.lstrip('/')}"
+            if "@" not in url
+            else f"the store's URL has no scheme; use {_KNOWN}"
+        )
+    return ConfigurationError(f"there is no store of the kind {scheme}://; use {_KNOWN}")

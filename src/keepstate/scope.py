@@ -1,0 +1,258 @@
+"""What entries hang on, and what a reader gets back: scopes, entries, versions, attempts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Union
+
+from keepstate.errors import InvalidIdError
+
+_MAX_ID = 250
+_MAX_ASSET = 1500
+_MAX_MAP_INDEX = 2**31 - 1
+_REFUSED_IN_ID = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_REFUSED_IN_ASSET = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def _check_id(kind: str, value: object) -> None:
+    if type(value) is not str:
+        raise InvalidIdError(f"{kind} must be a str, not {type(value).__name__}: {value!r:.80}")
+    if not 1 <= len(value) <= _MAX_ID:
+        raise InvalidIdError(f"{kind} must have 1 to {_MAX_ID} characters, not {len(value)}: {value[:40]!r}")
+    if value in {".", ".."} or _REFUSED_IN_ID.search(value):
+        raise InvalidIdError(
+            f"{kind} must not be '.' or '..', nor have a slash or control character: {value!r:.300}"
+        )
+
+
+def _check_asset_name(kind: str, value: object) -> None:
+    if type(value) is not str:
+        raise InvalidIdError(f"an asset's {kind} must be a str, not {type(value).__name__}: {value!r:.80}")
+    if not 1 <= len(value) <= _MAX_ASSET:
+        raise InvalidIdError(f"an asset's {kind} must have 1 to {_MAX_ASSET} characters, not {len(value)}")
+    if _REFUSED_IN_ASSET.search(value):
+        raise InvalidIdError(f"an asset's {kind} must have no control character: {value!r:.120}")
+
+
+def _digest(*identity: object) -> bytes:
+    """Return the 32 bytes by which a scope is found; JSON keeps ``("a", "bc")`` and ``("ab", "c")`` apart."""
+    return hashlib.sha256(json.dumps(identity, ensure_ascii=True).encode()).digest()
+
+
+@dataclass(frozen=True)
+class TaskScope:
+    """A task instance: ``(dag_id, run_id, task_id, map_index)``; ``map_index`` is -1 unless the task is mapped."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+    digest: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_id("dag_id", self.dag_id)
+        _check_id("run_id", self.run_id)
+        _check_id("task_id", self.task_id)
+        if type(self.map_index) is not int or not -1 <= self.map_index <= _MAX_MAP_INDEX:
+            raise InvalidIdError(
+                f"map_index must be a whole number from -1 to {_MAX_MAP_INDEX}: {self.map_index!r}"
+            )
+        object.__setattr__(
+            self, "digest", _digest("task", self.dag_id, self.run_id, self.task_id, self.map_index)
+        )
+
+    def __str__(self) -> str:
+        mapped = "" if self.map_index < 0 else f" [{self.map_index}]"
+        return f"{self.dag_id} / {self.run_id} / {self.task_id}{mapped}"
+
+
+@dataclass(frozen=True)
+class RunScope:
+    """A run as a whole: it holds no entries, but it is begun, held and ended like a task instance."""
+
+    dag_id: str
+    run_id: str
+    digest: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_id("dag_id", self.dag_id)
+        _check_id("run_id", self.run_id)
+        object.__setattr__(self, "digest", _digest("run", self.dag_id, self.run_id))
+
+    def __str__(self) -> str:
+        return f"{self.dag_id} / {self.run_id}"
+
+
+@dataclass(frozen=True)
+class AssetScope:
+    """An asset, by name, by uri, or by both. Where only one is known, it names the asset's other half too."""
+
+    name: str | None = None
+    uri: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is None and self.uri is None:
+            raise InvalidIdError("an asset needs a name or a uri")
+        if self.name is not None:
+            _check_asset_name("name", self.name)
+        if self.uri is not None:
+            _check_asset_name("uri", self.uri)
+
+    def __str__(self) -> str:
+        return f"asset {self.name if self.name is not None else self.uri}"
+
+
+def asset_digest(half: str, text: str) -> bytes:
+    """Return the 32 bytes by which an asset is found by its ``half`` ("name" or "uri")."""
+    return _digest("asset", half, text)
+
+
+Scope = Union[TaskScope, RunScope, AssetScope]
+
+
+@dataclass(frozen=True)
+class Asset:
+    """Data that tasks read and write, named as in Airflow: a ``name``, and a ``uri`` that defaults to it."""
+
+    name: str
+    uri: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.uri:
+            object.__setattr__(self, "uri", self.name)
+        AssetScope(self.name, self.uri)
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Who wrote a version: a task's attempt, or somebody outside any attempt.
+
+    ``kind`` is ``task``, ``watcher``, ``api``, ``cli`` or ``web``. The four ids are those of the task instance for
+    ``task``; ``name`` is the person's or token's, where known.
+    """
+
+    kind: str
+    dag_id: str | None = None
+    run_id: str | None = None
+    task_id: str | None = None
+    map_index: int | None = None
+    try_number: int | None = None
+    name: str | None = None
+
+    def to_text(self) -> str:
+        """Return the JSON text under which the store keeps a writer: what is absent is left out."""
+        facts = {name: value for name, value in vars(self).items() if value is not None}
+        return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str) -> Writer:
+        """Return the writer that ``to_text`` wrote; what a newer keepstate adds is ignored."""
+        facts = json.loads(text)
+        return cls(**{name: facts[name] for name in cls.__dataclass_fields__ if name in facts})
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A key and its value as they stand. ``version`` is that of the scope's change that last touched the key."""
+
+    key: str
+    value: Any
+    version: int
+    updated_at: datetime
+    expires_at: datetime | None
+    writer: Writer | None = None
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One version of a key. ``action`` is ``set``, ``delete``, ``clear`` or ``reset`` (a new incarnation began).
+
+    ``value`` is ``None`` where the key was removed, and where the value was above the size limit: then ``size`` (bytes)
+    and ``sha256`` (of the compact JSON) still tell what it was.
+    """
+
+    key: str
+    version: int
+    action: str
+    value: Any
+    size: int
+    sha256: str | None
+    written_at: datetime
+    expires_at: datetime | None
+    writer: Writer | None = None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One execution of a task instance or run.
+
+    ``state`` is ``running``, ``success``, ``failed``, ``up_for_retry``, ``lost`` (its process died) or ``superseded``.
+    """
+
+    try_number: int
+    attempt_id: str | None
+    incarnation: int
+    state: str
+    host: str | None
+    pid: int | None
+    started_at: datetime
+    beat_at: datetime | None
+    ended_at: datetime | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run in a list: its state, its latest try, and when it was first and last seen."""
+
+    dag_id: str
+    run_id: str
+    state: str | None
+    try_number: int | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class TaskInstanceInfo:
+    """A task instance in a list, with its scope's counters and how many live entries it holds."""
+
+    scope: TaskScope
+    state: str | None
+    try_number: int | None
+    version: int
+    entries: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class AssetInfo:
+    """An asset in a list; ``id`` is the integer by which REST names it."""
+
+    id: int
+    name: str
+    uri: str
+    entries: int
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class CleanupReport:
+    """How many rows a cleanup removed, or would remove, by kind."""
+
+    entries: int = 0
+    history: int = 0
+    scopes: int = 0
+    attempts: int = 0
+    sessions: int = 0
+    dry_run: bool = False
+
+    @property
+    def total(self) -> int:
+        """All rows together."""
+        return self.entries + self.history + self.scopes + self.attempts + self.sessions

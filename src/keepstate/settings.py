@@ -1,0 +1,186 @@
+"""The environment, read once into one typed object. Nothing else in keepstate reads the environment.
+
+The five settings of Airflow's ``[state_store]`` section keep Airflow's names; keepstate's own begin with
+``KEEPSTATE_``. A bad value is refused with its variable, the value, and what is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from keepstate.clock import DAY, SECOND
+from keepstate.errors import ConfigurationError
+
+_TRUE = {"1", "t", "true", "yes", "on"}
+_FALSE = {"0", "f", "false", "no", "off"}
+
+
+class _Refused(Exception):
+    """Says what is allowed; becomes a ``ConfigurationError`` that also names the variable and the value."""
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise _Refused(f"a whole number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not low <= number <= high:
+            raise _Refused(f"a number of seconds from {low:g} to {high:g}")
+        return number
+
+    return parse
+
+
+def _flag(text: str) -> bool:
+    word = text.strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise _Refused("True or False")
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _setting(variable: str, parse: Callable[[str], Any], default: Any, meaning: str) -> Any:  # noqa: ANN401
+    return field(default=default, metadata={"variable": variable, "parse": parse, "meaning": meaning})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is in force. ``Settings.load()`` reads the environment; the constructor takes values as they are."""
+
+    backend: str | None = _setting(
+        "AIRFLOW__STATE_STORE__BACKEND", _text, None, "dotted path of a custom class that stores state"
+    )
+    default_retention_days: int = _setting(
+        "AIRFLOW__STATE_STORE__DEFAULT_RETENTION_DAYS",
+        _whole(0, 1_000_000),
+        30,
+        "days until an entry written without a retention expires; 0 means it does not",
+    )
+    clear_on_success: bool = _setting(
+        "AIRFLOW__STATE_STORE__CLEAR_ON_SUCCESS",
+        _flag,
+        False,
+        "whether a task instance's entries go when it succeeds",
+    )
+    state_cleanup_batch_size: int = _setting(
+        "AIRFLOW__STATE_STORE__STATE_CLEANUP_BATCH_SIZE",
+        _whole(0, 1_000_000),
+        0,
+        "rows removed per transaction by a cleanup; 0 means a bound chosen by keepstate",
+    )
+    max_value_storage_bytes: int = _setting(
+        "AIRFLOW__STATE_STORE__MAX_VALUE_STORAGE_BYTES",
+        _whole(0, 2**31 - 1),
+        65_535,
+        "bytes of JSON above which REST and pages refuse a value and a task's write warns; 0 turns the limit off",
+    )
+    url: str | None = _setting(
+        "KEEPSTATE_URL", _text, None, "where state lives, as keepstate.connect() takes it"
+    )
+    home: str | None = _setting(
+        "KEEPSTATE_HOME",
+        _text,
+        None,
+        "folder of the embedded store; default is the platform's user data folder",
+    )
+    history_limit: int = _setting(
+        "KEEPSTATE_HISTORY_LIMIT", _whole(0, 10_000), 20, "versions kept per key; 0 keeps no history"
+    )
+    history_days: int = _setting(
+        "KEEPSTATE_HISTORY_DAYS",
+        _whole(0, 36_500),
+        7,
+        "days that the history of a deleted or cleared key lasts",
+    )
+    retry_timeout: float = _setting(
+        "KEEPSTATE_RETRY_TIMEOUT",
+        _seconds(0, 86_400),
+        30.0,
+        "seconds for which a store that is busy or can't be reached is tried again",
+    )
+    heartbeat: float = _setting(
+        "KEEPSTATE_HEARTBEAT",
+        _seconds(0.05, 3_600),
+        10.0,
+        "seconds between signs of life of a running attempt; after three without one, it counts as lost",
+    )
+    dag_id: str | None = _setting(
+        "KEEPSTATE_DAG_ID", _text, None, "the supervised dag, set by `keepstate run`"
+    )
+    run_id: str | None = _setting(
+        "KEEPSTATE_RUN_ID", _text, None, "the supervised run, set by `keepstate run`"
+    )
+    task_id: str | None = _setting(
+        "KEEPSTATE_TASK_ID", _text, None, "the supervised task, set by `keepstate run`"
+    )
+    map_index: int = _setting(
+        "KEEPSTATE_MAP_INDEX",
+        _whole(-1, 2**31 - 1),
+        -1,
+        "the supervised map index; -1 when the task is not mapped",
+    )
+    try_number: int | None = _setting(
+        "KEEPSTATE_TRY_NUMBER", _whole(1, 2**31 - 1), None, "the supervised attempt, set by `keepstate run`"
+    )
+    attempt_id: str | None = _setting(
+        "KEEPSTATE_ATTEMPT_ID", _text, None, "the supervised attempt's unique id, set by `keepstate run`"
+    )
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Read ``environ`` (default: the process environment). An empty variable counts as unset.
+
+        Raises ``ConfigurationError`` naming the variable, its value and what is allowed.
+        """
+        source = os.environ if environ is None else environ
+        given: dict[str, Any] = {}
+        for item in fields(cls):
+            variable = item.metadata["variable"]
+            text = source.get(variable, "")
+            if text == "":
+                continue
+            try:
+                given[item.name] = item.metadata["parse"](text)
+            except _Refused as refused:
+                raise ConfigurationError(
+                    f"{variable} is {text!r}, but must be {refused}", variable=variable, value=text
+                ) from None
+        return cls(**given)
+
+    @property
+    def lease(self) -> int:
+        """Microseconds without a sign of life after which an attempt on another host counts as lost."""
+        return int(self.heartbeat * 3 * SECOND)
+
+    @property
+    def idle_scope_micros(self) -> int | None:
+        """Microseconds after its last change at which a scope without entries is purged; ``None`` for never."""
+        return self.default_retention_days * DAY or None
+
+
+def describe() -> list[tuple[str, Any, str]]:
+    """Return every setting as (variable, default, meaning), in the order of the documentation."""
+    return [(item.metadata["variable"], item.default, item.metadata["meaning"]) for item in fields(Settings)]

@@ -1,0 +1,219 @@
+"""A place where state lives: makes accessors, lists what there is, and cleans up."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+
+from keepstate.accessors import AssetStateStore, TaskStateStore
+from keepstate.backends.base import Backend, Fence, HistoryPolicy
+from keepstate.clock import Clock
+from keepstate.errors import InvalidIdError, KeepstateError
+from keepstate.scope import (
+    Asset,
+    AssetInfo,
+    AssetScope,
+    CleanupReport,
+    RunInfo,
+    TaskInstanceInfo,
+    TaskScope,
+    Writer,
+)
+from keepstate.settings import Settings
+
+log = logging.getLogger("keepstate")
+
+PURGE_BATCH = 1000
+"""Rows per cleanup transaction where ``state_cleanup_batch_size`` is 0: few enough that no writer waits for long."""
+
+# an embedded store purges after so many writes of one process
+_WRITES_BETWEEN_PURGES = 2000
+
+
+class StateStore:
+    """A place where state lives. `keepstate.connect` makes one; it is a context manager, and may be shared by threads."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        settings: Settings,
+        clock: Clock,
+        purges_itself: bool = False,
+    ) -> None:
+        """Wrap ``backend``. ``purges_itself`` is for embedded stores, which no server cleans up."""
+        self.backend = backend
+        self.settings = settings
+        self.clock = clock
+        self.history_policy = HistoryPolicy(
+            limit=settings.history_limit,
+            days=settings.history_days,
+            value_bytes=settings.max_value_storage_bytes,
+        )
+        self._purges_itself = purges_itself
+        self._writes = 0
+        self._accessors: weakref.WeakSet[TaskStateStore | AssetStateStore] = weakref.WeakSet()
+
+    def __repr__(self) -> str:
+        return f"<StateStore {self.backend.address}>"
+
+    def __enter__(self) -> StateStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def task(
+        self,
+        dag_id: str,
+        run_id: str,
+        task_id: str,
+        *,
+        map_index: int = -1,
+        try_number: int | None = None,
+        attempt_id: str | None = None,
+        item: str | None = None,
+    ) -> TaskStateStore:
+        """Return the accessor of a task instance.
+
+        With a ``try_number`` it belongs to that attempt and is fenced: once a later attempt has used the store, it may
+        change nothing. ``attempt_id`` is the engine's unique id of the try, ``item`` the fingerprint of a mapped item.
+        Without a ``try_number`` it is a person's, and not fenced. Raises ``InvalidIdError`` for ids that can't be used.
+        """
+        scope = TaskScope(dag_id, run_id, task_id, map_index)
+        fence = None
+        if try_number is not None:
+            if type(try_number) is not int or try_number < 1:
+                raise InvalidIdError(f"try_number must be a whole number from 1 on, not {try_number!r}")
+            fence = Fence(try_number, attempt_id, item)
+        elif attempt_id is not None or item is not None:
+            raise InvalidIdError("attempt_id and item belong to an attempt: give its try_number too")
+        writer = Writer("api") if fence is None else Writer("task", try_number=try_number)
+        return self.bound(scope, fence, writer)
+
+    def bound(self, scope: TaskScope, fence: Fence | None, writer: Writer) -> TaskStateStore:
+        """Return the accessor of a scope for a given attempt and writer: for engines and interfaces."""
+        accessor = TaskStateStore(self, scope, fence, writer)
+        self._accessors.add(accessor)
+        return accessor
+
+    def asset(
+        self, name: str | Asset | None = None, *, uri: str | None = None, writer: Writer | None = None
+    ) -> AssetStateStore:
+        """Return the accessor of an asset, by name, by uri, by both, or by `Asset`.
+
+        ``writer`` is recorded with each write; by default it is ``api``. Raises ``InvalidIdError`` for names that can't be
+        used.
+        """
+        scope = AssetScope(name.name, name.uri) if isinstance(name, Asset) else AssetScope(name, uri)
+        accessor = AssetStateStore(self, scope, None, writer or Writer("api"))
+        self._accessors.add(accessor)
+        return accessor
+
+    # ----------------------------------------------------------------------------------- lists and upkeep
+
+    def runs(self, dag_id: str | None = None, *, limit: int = 50, offset: int = 0) -> list[RunInfo]:
+        """Return runs, of one dag or of all, most recently begun first."""
+        return self.backend.runs(dag_id, limit=limit, offset=offset)
+
+    def task_instances(
+        self, dag_id: str, run_id: str, *, limit: int | None = None, offset: int = 0
+    ) -> list[TaskInstanceInfo]:
+        """Return the task instances of a run, ordered by task id and map index."""
+        return self.backend.task_instances(dag_id, run_id, now=self.clock(), limit=limit, offset=offset)
+
+    def assets(self, *, limit: int | None = None, offset: int = 0) -> list[AssetInfo]:
+        """Return the assets, ordered by name."""
+        return self.backend.assets(now=self.clock(), limit=limit, offset=offset)
+
+    def delete_run(self, dag_id: str, run_id: str) -> int:
+        """Erase everything of a run, history included; return how many task instances it had.
+
+        Attempts of it that still run are stale from then on, and a run made again under its id starts empty.
+        """
+        return self.backend.delete_run(dag_id, run_id, now=self.clock())
+
+    def delete_asset(self, name: str | None = None, *, uri: str | None = None) -> bool:
+        """Erase an asset with its entries and their history; return whether it was there."""
+        return self.backend.delete_asset(AssetScope(name, uri), now=self.clock())
+
+    def cleanup(
+        self, *, dry_run: bool = False, on_progress: Callable[[CleanupReport], None] | None = None
+    ) -> CleanupReport:
+        """Remove what has expired, in batches, from every table; return what was, or with ``dry_run`` would be, removed.
+
+        ``on_progress`` is called after each batch with the sum so far. It may be stopped at any time and run again.
+        """
+        total = CleanupReport(dry_run=dry_run)
+        for batch in self.backend.purge(
+            now=self.clock(),
+            batch_size=self.settings.state_cleanup_batch_size or PURGE_BATCH,
+            idle=self.settings.idle_scope_micros,
+            history=self.history_policy,
+            dry_run=dry_run,
+        ):
+            total = _sum(total, batch)
+            if on_progress is not None:
+                on_progress(total)
+        return total
+
+    def count_write(self) -> None:
+        """Note a write: an embedded store cleans up by itself every so many of them."""
+        if not self._purges_itself:
+            return
+        self._writes += 1
+        if self._writes >= _WRITES_BETWEEN_PURGES:
+            self._writes = 0
+            self.purge_quietly()
+
+    def purge_quietly(self) -> None:
+        """Remove one batch of what has expired; trouble is logged, as whoever called wanted something else."""
+        try:
+            next(
+                iter(
+                    self.backend.purge(
+                        now=self.clock(),
+                        batch_size=self.settings.state_cleanup_batch_size or PURGE_BATCH,
+                        idle=self.settings.idle_scope_micros,
+                        history=self.history_policy,
+                    )
+                ),
+                None,
+            )
+        except KeepstateError as exc:
+            log.warning("cleanup of %s failed, and will be tried again: %s", self.backend.address, exc)
+
+    def close(self) -> None:
+        """Write what throttled checkpoints hold back, and release what was opened."""
+        try:
+            for accessor in list(self._accessors):
+                accessor.flush()
+        finally:
+            self.backend.close()
+
+
+def _sum(total: CleanupReport, batch: CleanupReport) -> CleanupReport:
+    return replace(
+        total,
+        entries=total.entries + batch.entries,
+        history=total.history + batch.history,
+        scopes=total.scopes + batch.scopes,
+        attempts=total.attempts + batch.attempts,
+        sessions=total.sessions + batch.sessions,
+    )
+
+
+def new_attempt_id(clock: Clock) -> str:
+    """Return a UUIDv7 (RFC 9562, 5.7): ids of later attempts compare as later."""
+    millis = clock() // 1000
+    bits = uuid.uuid4().int & ((1 << 76) - 1)
+    tail = bits & ((1 << 62) - 1)
+    return str(
+        uuid.UUID(int=(millis << 80) | (0x7 << 76) | ((bits >> 62) & 0xFFF) << 64 | (0b10 << 62) | tail)
+    )

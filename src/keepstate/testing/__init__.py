@@ -1,0 +1,1 @@
+"""What tests of code that uses keepstate, and of backends for it, are made from."""

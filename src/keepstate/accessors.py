@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from keepstate.awaitable import twin
@@ -38,6 +36,9 @@ from keepstate.scope import AssetScope, Entry, HistoryEntry, TaskScope, Writer
 from keepstate.values import JsonInput, check_key, decode, encode, size_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
+    from datetime import timedelta
+
     from keepstate.store import StateStore
 
 log = logging.getLogger("keepstate")
@@ -67,7 +68,7 @@ class _Accessor:
 
     # --------------------------------------------------------------------------------------- the guide's
 
-    def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - the value is of whatever type was stored
+    def get(self, key: str, default: Any = None) -> Any:
         """Return the value under ``key``, or ``default`` if there is none or it has expired."""
         found = self._read([check_key(key)]).entries
         return decode(found[0].text) if found else default
@@ -123,26 +124,6 @@ class _Accessor:
         return [self._history_entry(row) for row in rows]
 
     # -------------------------------------------------------------------------------------------- writing
-
-    def update(
-        self,
-        key: str,
-        fn: Callable[[Any], JsonInput],
-        default: Any = None,  # noqa: ANN401 - whatever fn takes
-    ) -> Any:  # noqa: ANN401 - whatever fn returns
-        """Replace the value under ``key`` by ``fn(value)``, and return the new one; concurrent callers lose nothing.
-
-        ``fn`` gets ``default`` where the key is absent. It may run more than once, so it should do nothing else. An
-        expiry that the entry has stays. Raises ``InvalidValueError`` when ``fn`` returns ``None``.
-        """
-        return self._update(key, fn, default, None)
-
-    def increment(self, key: str, by: int | float = 1) -> Any:  # noqa: ANN401 - int or float, as the sum is
-        """Add ``by`` to the number under ``key`` (0 where it is absent), and return the sum; no increment is lost.
-
-        Raises ``InvalidTypeError`` when the value or ``by`` is no number. An expiry that the entry has stays.
-        """
-        return self._increment(key, by, None)
 
     def restore(self, key: str, version: int) -> None:
         """Write the value that ``key`` had at ``version`` again, as a new version, its expiry unchanged.
@@ -216,8 +197,6 @@ class _Accessor:
     aitems = twin(items)
     aget_many = twin(get_many)
     ahistory = twin(history)
-    aupdate = twin(update)
-    aincrement = twin(increment)
     arestore = twin(restore)
     aflush = twin(flush)
 
@@ -301,9 +280,9 @@ class _Accessor:
         self,
         key: str,
         fn: Callable[[Any], Any],
-        default: Any,  # noqa: ANN401
+        default: Any,
         retention: timedelta | None,
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         new: Any = None
         # a retention that can't be used is refused also where the entry's own expiry will stay
         self._expiry(self._store.clock(), retention)
@@ -322,11 +301,11 @@ class _Accessor:
         self._compare_and_set(key, change)
         return new
 
-    def _increment(self, key: str, by: float, retention: timedelta | None) -> Any:  # noqa: ANN401
+    def _increment(self, key: str, by: float, retention: timedelta | None) -> Any:
         if type(by) not in (int, float):
             raise InvalidTypeError(f"increment() adds a number, not {by!r:.80}", path="by")
 
-        def add(value: Any) -> Any:  # noqa: ANN401
+        def add(value: Any) -> Any:
             if type(value) not in (int, float):
                 raise InvalidTypeError(
                     f"key {key!r} holds {value!r:.80}, which is no number to add to; set() it to one first",
@@ -436,10 +415,10 @@ class TaskStateStore(_Accessor):
         self,
         key: str,
         fn: Callable[[Any], JsonInput],
-        default: Any = None,  # noqa: ANN401 - whatever fn takes
+        default: Any = None,
         *,
         retention: timedelta | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever fn returns
+    ) -> Any:
         """Replace the value under ``key`` by ``fn(value)``, and return the new one; concurrent callers lose nothing.
 
         ``fn`` gets ``default`` where the key is absent. It may run more than once, so it should do nothing else. An
@@ -448,7 +427,7 @@ class TaskStateStore(_Accessor):
         """
         return self._update(key, fn, default, retention)
 
-    def increment(self, key: str, by: int | float = 1, *, retention: timedelta | None = None) -> Any:  # noqa: ANN401 - int or float, as the sum is
+    def increment(self, key: str, by: float = 1, *, retention: timedelta | None = None) -> Any:
         """Add ``by`` to the number under ``key`` (0 where it is absent), and return the sum; no increment is lost.
 
         An expiry that the entry has stays; ``retention`` counts when the key is created. Raises ``InvalidTypeError`` when
@@ -456,7 +435,7 @@ class TaskStateStore(_Accessor):
         """
         return self._increment(key, by, retention)
 
-    aset = twin(set)
+    aset = twin(set)  # noqa: A003 - this class's own method is meant
     aset_many = twin(set_many)
     aupdate = twin(update)
     aincrement = twin(increment)
@@ -470,6 +449,14 @@ class TaskStateStore(_Accessor):
         return replace(
             writer, dag_id=scope.dag_id, run_id=scope.run_id, task_id=scope.task_id, map_index=scope.map_index
         )
+
+    def peek(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Like `get_many`; a custom class is asked for one key after another."""
+        if not self._store.backend.guide_only:
+            return self.get_many(keys)
+        nothing = object()
+        found = {key: self.get(key, nothing) for key in keys}
+        return {key: value for key, value in found.items() if value is not nothing}
 
     def swap(self, values: Mapping[str, JsonInput], drop: Sequence[str] = ()) -> None:
         """Write some keys and delete others in one transaction; a custom class gets them one after another."""
@@ -501,8 +488,30 @@ class AssetStateStore(_Accessor):
         """Write several values in one transaction: all or none."""
         self._write(values, None)
 
-    aset = twin(set)
+    def update(
+        self,
+        key: str,
+        fn: Callable[[Any], JsonInput],
+        default: Any = None,
+    ) -> Any:
+        """Replace the value under ``key`` by ``fn(value)``, and return the new one; concurrent callers lose nothing.
+
+        ``fn`` gets ``default`` where the key is absent. It may run more than once, so it should do nothing else. An
+        expiry that the entry has stays. Raises ``InvalidValueError`` when ``fn`` returns ``None``.
+        """
+        return self._update(key, fn, default, None)
+
+    def increment(self, key: str, by: float = 1) -> Any:
+        """Add ``by`` to the number under ``key`` (0 where it is absent), and return the sum; no increment is lost.
+
+        Raises ``InvalidTypeError`` when the value or ``by`` is no number. An expiry that the entry has stays.
+        """
+        return self._increment(key, by, None)
+
+    aset = twin(set)  # noqa: A003 - this class's own method is meant
     aset_many = twin(set_many)
+    aupdate = twin(update)
+    aincrement = twin(increment)
 
 
 def _checked_version(if_version: int | None) -> int | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextvars
 import functools
 import os
-from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
     from concurrent.futures import ThreadPoolExecutor
 
 Self_ = TypeVar("Self_")

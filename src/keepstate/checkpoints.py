@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from datetime import timedelta
-from typing import Any, Generic, Protocol, TypeVar, Union, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from keepstate.awaitable import in_thread
 from keepstate.clock import SECOND, Clock
@@ -15,10 +16,10 @@ from keepstate.errors import CheckpointMismatchError, InvalidInputError, Invalid
 
 T = TypeVar("T")
 
-Source = Union[Iterable[T], Callable[[int], Iterable[T]]]
+Source = Iterable[T] | Callable[[int], Iterable[T]]
 """An iterable, whose finished items are skipped by consuming them; or a callable that begins at a position."""
 
-AsyncSource = Union[Source[T], AsyncIterable[T], Callable[[int], AsyncIterable[T]]]
+AsyncSource = Source[T] | AsyncIterable[T] | Callable[[int], AsyncIterable[T]]
 """What ``async for`` takes besides."""
 
 _END = object()
@@ -28,11 +29,11 @@ _canonical = json.JSONEncoder(sort_keys=True, allow_nan=False, check_circular=Fa
 class Keeper(Protocol):
     """What a checkpoint asks of the accessor that made it."""
 
-    def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - as the accessor's own
+    def get(self, key: str, default: Any = None) -> Any:
         """Return a stored value."""
         ...
 
-    def set(self, key: str, value: Any) -> None:  # noqa: ANN401 - as the accessor's own
+    def set(self, key: str, value: Any) -> None:
         """Store a value."""
         ...
 
@@ -120,7 +121,7 @@ class Checkpoint(Generic[T]):
                 self._total = stored.get("total")
         return self._source(self._position) if callable(self._source) else self._source
 
-    def _read_position(self, stored: Any) -> int:  # noqa: ANN401 - whatever was stored
+    def _read_position(self, stored: Any) -> int:
         position = stored.get("position") if type(stored) is dict else None
         if type(position) is not int or position < 0:
             raise CheckpointMismatchError(
@@ -169,10 +170,8 @@ class Checkpoint(Generic[T]):
 
 def _last(items: Iterator[T], count: int) -> tuple[int, T | None]:
     """Consume ``count`` items; return how many there were, and the last of them."""
-    skipped, item = 0, None
-    for item in itertools.islice(items, count):
-        skipped += 1
-    return skipped, item
+    newest = deque(enumerate(itertools.islice(items, count), start=1), maxlen=1)
+    return newest[0] if newest else (0, None)
 
 
 def _puller(source: Iterable[T] | AsyncIterable[T]) -> Callable[[], Awaitable[object]]:

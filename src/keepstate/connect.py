@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import Backend
 from keepstate.clock import Clock, system_clock
 from keepstate.errors import ConfigurationError
 from keepstate.settings import Settings
 from keepstate.store import StateStore
 
 if TYPE_CHECKING:
+    from keepstate.backends.base import Backend
     from keepstate.backends.sql.database import Database
 
 # naming one of these as the backend means: no custom class
@@ -28,7 +28,7 @@ _KNOWN = "sqlite:///FILE, postgresql://USER@HOST/DATABASE, or memory:"
 
 def connect(
     url: str | Any | None = None, *, settings: Settings | None = None, clock: Clock = system_clock
-) -> StateStore:  # noqa: ANN401 - a SQLAlchemy engine, which the bare install can't name
+) -> StateStore:
     """Open the store at ``url``, making or upgrading its tables when needed.
 
     ``url``: ``sqlite:///FILE``, ``postgresql://…``, ``memory:``, or a SQLAlchemy ``Engine``, which stays the caller's.
@@ -114,7 +114,7 @@ def _sqlite(path: Path, settings: Settings) -> Database:
     return SqliteDatabase(path, timeout=settings.retry_timeout)
 
 
-def _engine_database(engine: Any, settings: Settings) -> Database:  # noqa: ANN401 - as connect() takes it
+def _engine_database(engine: Any, settings: Settings) -> Database:
     if getattr(getattr(engine, "dialect", None), "name", None) == "sqlite":
         # the same file, without a layer that has transactions of its own
         file = engine.url.database

@@ -6,10 +6,12 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any
 
 from keepstate.errors import InvalidIdError
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _MAX_ID = 250
 _MAX_ASSET = 1500
@@ -111,7 +113,7 @@ def asset_digest(half: str, text: str) -> bytes:
     return _digest("asset", half, text)
 
 
-Scope = Union[TaskScope, RunScope, AssetScope]
+Scope = TaskScope | RunScope | AssetScope
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keepstate.clock import DAY, SECOND
 from keepstate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 _TRUE = {"1", "t", "true", "yes", "on"}
 _FALSE = {"0", "f", "false", "no", "off"}
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """Says what is allowed; becomes a ``ConfigurationError`` that also names the variable and the value."""
 
 
@@ -30,7 +32,7 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
         except ValueError:
             number = low - 1
         if not low <= number <= high:
-            raise _Refused(f"a whole number from {low} to {high}")
+            raise _RefusedError(f"a whole number from {low} to {high}")
         return number
 
     return parse
@@ -43,7 +45,7 @@ def _seconds(low: float, high: float) -> Callable[[str], float]:
         except ValueError:
             number = math.nan
         if not low <= number <= high:
-            raise _Refused(f"a number of seconds from {low:g} to {high:g}")
+            raise _RefusedError(f"a number of seconds from {low:g} to {high:g}")
         return number
 
     return parse
@@ -55,14 +57,14 @@ def _flag(text: str) -> bool:
         return True
     if word in _FALSE:
         return False
-    raise _Refused("True or False")
+    raise _RefusedError("True or False")
 
 
 def _text(text: str) -> str:
     return text
 
 
-def _setting(variable: str, parse: Callable[[str], Any], default: Any, meaning: str) -> Any:  # noqa: ANN401
+def _setting(variable: str, parse: Callable[[str], Any], default: Any, meaning: str) -> Any:
     return field(default=default, metadata={"variable": variable, "parse": parse, "meaning": meaning})
 
 
@@ -82,7 +84,7 @@ class Settings:
     clear_on_success: bool = _setting(
         "AIRFLOW__STATE_STORE__CLEAR_ON_SUCCESS",
         _flag,
-        False,
+        False,  # noqa: FBT003 - the default, as in every row
         "whether a task instance's entries go when it succeeds",
     )
     state_cleanup_batch_size: int = _setting(
@@ -164,7 +166,7 @@ class Settings:
                 continue
             try:
                 given[item.name] = item.metadata["parse"](text)
-            except _Refused as refused:
+            except _RefusedError as refused:
                 raise ConfigurationError(
                     f"{variable} is {text!r}, but must be {refused}", variable=variable, value=text
                 ) from None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import uuid
 import weakref
-from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
+from typing import TYPE_CHECKING
+
+from typing_extensions import Self
 
 from keepstate.accessors import AssetStateStore, TaskStateStore
 from keepstate.backends.base import Backend, Fence, HistoryPolicy
-from keepstate.clock import Clock
 from keepstate.errors import InvalidIdError, KeepstateError
 from keepstate.scope import (
     Asset,
@@ -23,7 +23,13 @@ from keepstate.scope import (
     TaskScope,
     Writer,
 )
-from keepstate.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from keepstate.clock import Clock
+    from keepstate.settings import Settings
 
 log = logging.getLogger("keepstate")
 
@@ -61,7 +67,7 @@ class StateStore:
     def __repr__(self) -> str:
         return f"<StateStore {self.backend.address}>"
 
-    def __enter__(self) -> StateStore:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

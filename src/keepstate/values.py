@@ -10,11 +10,11 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Union
+from typing import Any
 
 from keepstate.errors import InvalidKeyError, InvalidTypeError, InvalidValueError, ValueTooLargeError
 
-JsonInput = Union[str, int, float, bool, Sequence[Any], Mapping[str, Any]]
+JsonInput = str | int | float | bool | Sequence[Any] | Mapping[str, Any]
 """What may be written. Checked in full when it is: tuples and other look-alikes are refused."""
 
 HARD_VALUE_LIMIT = 16 * 1024 * 1024
@@ -82,7 +82,7 @@ def encode(value: object) -> str:
     return text
 
 
-def decode(text: str) -> Any:  # noqa: ANN401 - JSON gives back what the caller wrote, of whatever type
+def decode(text: str) -> Any:
     """Return the value whose JSON text is ``text``."""
     return _decoder.decode(text)
 
@@ -113,69 +113,68 @@ def check_key(key: object) -> str:
     return key
 
 
-_SIMPLE = (bool, type(None))
-
-
 def _check(value: object) -> None:
     """Walk ``value`` without recursion, so that depth is refused by our bound and not by the interpreter's stack."""
-    kind = type(value)
-    if kind is not list and kind is not dict:
+    if type(value) is not list and type(value) is not dict:
         _check_scalar(value, ())
         return
-    stack: list[tuple[object, tuple[object, ...]]] = [(value, ())]
+    stack: list[tuple[Any, tuple[object, ...]]] = [(value, ())]
     count = 0
     while stack:
         container, path = stack.pop()
-        # lists that share members can be small in memory and endless as text: every member takes two bytes or more
-        count += len(container)  # type: ignore[arg-type]
-        if count * 2 > HARD_VALUE_LIMIT:
-            raise ValueTooLargeError(
-                f"the value has more than {count:,} members, and its JSON more than the {HARD_VALUE_LIMIT:,} bytes that "
-                "keepstate stores; keep the data in a file or object store and store its location here",
-                path="value",
-                size=count * 2,
-                limit=HARD_VALUE_LIMIT,
-            )
-        if len(path) >= MAX_DEPTH:
-            raise InvalidValueError(
-                f"{_show(path[:6])}… is nested deeper than {MAX_DEPTH} levels, or contains itself",
-                path=_show(path),
-            )
-        members: Any
+        count += len(container)
+        _check_bounds(count, path)
         if type(container) is dict:
-            for name in container:
-                if type(name) is not str:
-                    raise InvalidTypeError(
-                        f"{_show(path)} has the key {name!r:.80} of type {type(name).__name__}, and JSON objects "
-                        f"have only str keys; store str({name!r:.80})",
-                        path=_show(path),
-                    )
-                if not name.isascii() and _SURROGATE.search(name):
-                    raise _surrogate(name, path)
-            members = container.items()
-        else:
-            members = enumerate(container)  # type: ignore[arg-type]
-        for place, member in members:
-            kind = type(member)
-            if kind is list or kind is dict:
+            _check_names(container, path)
+        for place, member in container.items() if type(container) is dict else enumerate(container):
+            if type(member) is list or type(member) is dict:
                 stack.append((member, (*path, place)))
-            elif kind not in _SIMPLE:
+            elif member is not None:
                 _check_scalar(member, path, place)
 
 
-def _check_scalar(value: object, path: tuple[object, ...], *place: object) -> None:
+def _check_bounds(count: int, path: tuple[object, ...]) -> None:
+    # lists that share members can be small in memory and endless as text: every member takes two bytes or more
+    if count * 2 > HARD_VALUE_LIMIT:
+        raise ValueTooLargeError(
+            f"the value has more than {count:,} members, and its JSON more than the {HARD_VALUE_LIMIT:,} bytes that "
+            "keepstate stores; keep the data in a file or object store and store its location here",
+            path="value",
+            size=count * 2,
+            limit=HARD_VALUE_LIMIT,
+        )
+    if len(path) >= MAX_DEPTH:
+        raise InvalidValueError(
+            f"{_show(path[:6])}… is nested deeper than {MAX_DEPTH} levels, or contains itself",
+            path=_show(path),
+        )
+
+
+def _check_names(container: dict[Any, Any], path: tuple[object, ...]) -> None:
+    for name in container:
+        if type(name) is not str:
+            raise InvalidTypeError(
+                f"{_show(path)} has the key {name!r:.80} of type {type(name).__name__}, and JSON objects have only str "
+                f"keys; store it under str({name!r:.80})",
+                path=_show(path),
+            )
+        if not name.isascii() and _SURROGATE.search(name):
+            raise _surrogate(name, path)
+
+
+def _check_scalar(value: Any, path: tuple[object, ...], *place: object) -> None:
     kind = type(value)
     if kind is str:
-        if not value.isascii() and _SURROGATE.search(value):  # type: ignore[attr-defined]
+        if not value.isascii() and _SURROGATE.search(value):
             raise _surrogate(value, (*path, *place))
     elif kind is int:
-        if value.bit_length() > _SAFE_INT_BITS and abs(value) >= _TOO_LARGE_INT:  # type: ignore[attr-defined, arg-type]
+        if value.bit_length() > _SAFE_INT_BITS and abs(value) >= _TOO_LARGE_INT:
             where = _show((*path, *place))
             raise InvalidValueError(
                 f"{where} is an integer of more than {_MAX_INT_DIGITS:,} digits; store it as text", path=where
             )
     elif kind is float:
-        if not math.isfinite(value):  # type: ignore[arg-type]
+        if not math.isfinite(value):
             where = _show((*path, *place))
             raise InvalidValueError(
                 f"{where} is {value}, which JSON can't hold; store it as text", path=where

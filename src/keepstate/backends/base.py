@@ -9,10 +9,9 @@ Times are microseconds since 1970 in UTC and are handed in by the caller. Values
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol, Union
+from typing import TYPE_CHECKING, Protocol
 
 from keepstate.scope import (
     AssetInfo,
@@ -21,16 +20,18 @@ from keepstate.scope import (
     CleanupReport,
     RunInfo,
     RunScope,
-    Scope,
     TaskInstanceInfo,
     TaskScope,
     Writer,
 )
 
-HeldScope = Union[TaskScope, RunScope]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+HeldScope = TaskScope | RunScope
 """What attempts are made of."""
 
-EntryScope = Union[TaskScope, AssetScope]
+EntryScope = TaskScope | AssetScope
 """What entries hang on."""
 
 
@@ -80,7 +81,7 @@ class Delete:
     expected: int | None = None
 
 
-Change = Union[Put, Delete]
+Change = Put | Delete
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,9 @@ class Verdict(Enum):
     """It comes from an attempt that has been superseded."""
 
 
-def judge(standing: Standing, fence: Fence, known_in: Callable[[], int | None]) -> Verdict:
+def judge(  # noqa: PLR0911 - one line per rule
+    standing: Standing, fence: Fence, known_in: Callable[[], int | None]
+) -> Verdict:
     """Decide what ``fence`` is to ``standing``. The one place where attempts are compared.
 
     ``known_in`` returns the incarnation in which exactly this attempt registered before, or ``None``; it is asked only
@@ -339,9 +342,12 @@ def is_newer(one: str | None, other: str | None) -> bool | None:
     return a > b
 
 
+_UUID_DIGITS = 32
+
+
 def _uuid7(text: str | None) -> str | None:
     digits = (text or "").replace("-", "").lower()
-    return digits if len(digits) == 32 and digits[12] == "7" and digits[16] in "89ab" else None
+    return digits if len(digits) == _UUID_DIGITS and digits[12] == "7" and digits[16] in "89ab" else None
 
 
 # ------------------------------------------------------------------------------------------------ protocol

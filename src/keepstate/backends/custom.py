@@ -6,9 +6,7 @@ import importlib
 import logging
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from datetime import datetime
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from keepstate.backends.base import (
     Applied,
@@ -41,6 +39,10 @@ from keepstate.scope import (
     Writer,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
 log = logging.getLogger("keepstate")
 
 
@@ -52,7 +54,7 @@ class BaseStoreBackend(ABC):
     """
 
     @abstractmethod
-    def get(self, scope: TaskScope | AssetScope, key: str, *, session: Any = None) -> str | None:  # noqa: ANN401
+    def get(self, scope: TaskScope | AssetScope, key: str, *, session: Any = None) -> str | None:
         """Return the JSON text under ``key``, or ``None``."""
 
     @abstractmethod
@@ -63,12 +65,12 @@ class BaseStoreBackend(ABC):
         value: str,
         *,
         expires_at: datetime | None = None,
-        session: Any = None,  # noqa: ANN401
+        session: Any = None,
     ) -> None:
         """Write or overwrite the JSON text under ``key``; it may go after ``expires_at`` (UTC), or never."""
 
     @abstractmethod
-    def delete(self, scope: TaskScope | AssetScope, key: str, *, session: Any = None) -> None:  # noqa: ANN401
+    def delete(self, scope: TaskScope | AssetScope, key: str, *, session: Any = None) -> None:
         """Delete one key; does nothing if it is absent."""
 
     @abstractmethod
@@ -77,12 +79,12 @@ class BaseStoreBackend(ABC):
         scope: TaskScope | AssetScope,
         *,
         all_map_indices: bool = False,
-        session: Any = None,  # noqa: ANN401
+        session: Any = None,
     ) -> None:
         """Delete every key of the scope, of all its map indices if asked."""
 
     @abstractmethod
-    async def aget(self, scope: TaskScope | AssetScope, key: str, *, session: Any = None) -> str | None:  # noqa: ANN401
+    async def aget(self, scope: TaskScope | AssetScope, key: str, *, session: Any = None) -> str | None:
         """Awaitable twin of `get`."""
 
     @abstractmethod
@@ -93,12 +95,12 @@ class BaseStoreBackend(ABC):
         value: str,
         *,
         expires_at: datetime | None = None,
-        session: Any = None,  # noqa: ANN401
+        session: Any = None,
     ) -> None:
         """Awaitable twin of `set`."""
 
     @abstractmethod
-    async def adelete(self, scope: TaskScope | AssetScope, key: str, *, session: Any = None) -> None:  # noqa: ANN401
+    async def adelete(self, scope: TaskScope | AssetScope, key: str, *, session: Any = None) -> None:
         """Awaitable twin of `delete`."""
 
     @abstractmethod
@@ -107,11 +109,11 @@ class BaseStoreBackend(ABC):
         scope: TaskScope | AssetScope,
         *,
         all_map_indices: bool = False,
-        session: Any = None,  # noqa: ANN401
+        session: Any = None,
     ) -> None:
         """Awaitable twin of `clear`."""
 
-    def cleanup(self) -> None:
+    def cleanup(self) -> None:  # noqa: B027 - as in Airflow, a class may leave it out
         """Remove what has expired; does nothing unless overridden."""
 
 
@@ -270,7 +272,7 @@ class CustomBackend:
             "ResumableJobMixin. Unset AIRFLOW__STATE_STORE__BACKEND to use keepstate's own store"
         )
 
-    def _scope(self, scope: EntryScope) -> Any:  # noqa: ANN401 - Airflow's own class where the user's class expects it
+    def _scope(self, scope: EntryScope) -> Any:
         task_scope, asset_scope = self._scopes
         if isinstance(scope, TaskScope):
             return task_scope(scope.dag_id, scope.run_id, scope.task_id, scope.map_index)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from keepstate.errors import StaleAttemptError, VersionConflictError
 from keepstate.scope import (
     AssetInfo,
     AssetScope,
@@ -27,6 +28,8 @@ from keepstate.scope import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from keepstate.scope import Scope
 
 HeldScope = TaskScope | RunScope
 """What attempts are made of."""
@@ -348,6 +351,36 @@ _UUID_DIGITS = 32
 def _uuid7(text: str | None) -> str | None:
     digits = (text or "").replace("-", "").lower()
     return digits if len(digits) == _UUID_DIGITS and digits[12] == "7" and digits[16] in "89ab" else None
+
+
+# ------------------------------------------------------------------------------------------------ refusals
+
+
+def stale(scope: Scope, fence: Fence, standing: Standing) -> StaleAttemptError:
+    """Make the error that tells a superseded attempt what happened and what to do."""
+    if standing.deleted:
+        reason = "its run was deleted"
+    elif fence.incarnation is not None and fence.incarnation != standing.incarnation:
+        reason = "the task instance was made again, or its mapped item changed, since this attempt began"
+    else:
+        reason = f"attempt {standing.try_number} has begun since"
+    return StaleAttemptError(
+        f"attempt {fence.try_number} of {scope} may not go on: {reason}; let this process end",
+        try_number=fence.try_number,
+        current_try_number=standing.try_number,
+    )
+
+
+def conflict(key: str, expected: int, actual: int) -> VersionConflictError:
+    """Make the error of a compare-and-set that found another version."""
+    found = f"it stands at version {actual}" if actual else "it is absent"
+    wanted = f"version {expected}" if expected else "no entry"
+    return VersionConflictError(
+        f"key {key!r} was to be changed over {wanted}, but {found}; read it again and decide anew",
+        key=key,
+        expected=expected,
+        actual=actual,
+    )
 
 
 # ------------------------------------------------------------------------------------------------ protocol

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from keepstate.backends.base import Begin, Begun, End, Fence, HeldScope, Verdict
+from keepstate.backends.base import Begin, Begun, End, Fence, HeldScope, Verdict, stale
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import Row, Transaction
 from keepstate.backends.sql.dialects import Dialect
-from keepstate.backends.sql.scopes import ScopeRow, admit, bury_all, open_scope, stale, verdict_on
+from keepstate.backends.sql.scopes import ScopeRow, admit, bury_all, open_scope, verdict_on
 from keepstate.clock import optional_datetime, to_datetime
 from keepstate.errors import AlreadyRunningError
 from keepstate.scope import Attempt, RunScope

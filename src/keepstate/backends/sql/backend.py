@@ -31,6 +31,8 @@ from keepstate.backends.base import (
     Session,
     StoredEntry,
     StoredVersion,
+    conflict,
+    stale,
 )
 from keepstate.backends.sql import attempts, lists, purge, upgrade
 from keepstate.backends.sql import statements as sql
@@ -49,10 +51,9 @@ from keepstate.backends.sql.scopes import (
     bury_all,
     digest_of,
     open_scope,
-    stale,
 )
 from keepstate.clock import DAY
-from keepstate.errors import BackendError, BackendUnavailableError, VersionConflictError
+from keepstate.errors import BackendError, BackendUnavailableError
 from keepstate.scope import (
     AssetInfo,
     AssetScope,
@@ -417,18 +418,6 @@ if hasattr(os, "register_at_fork"):
 
 
 # ------------------------------------------------------------------------------------- inside a transaction
-
-
-def conflict(key: str, expected: int, actual: int) -> VersionConflictError:
-    """Make the error of a compare-and-set that found another version."""
-    found = f"it stands at version {actual}" if actual else "it is absent"
-    wanted = f"version {expected}" if expected else "no entry"
-    return VersionConflictError(
-        f"key {key!r} was to be changed over {wanted}, but {found}; read it again and decide anew",
-        key=key,
-        expected=expected,
-        actual=actual,
-    )
 
 
 def _registered(rows: list[Row], fence: Fence) -> bool:

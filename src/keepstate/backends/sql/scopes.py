@@ -14,12 +14,13 @@ from keepstate.backends.base import (
     Verdict,
     judge,
     outlived,
+    stale,
 )
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import Row, Transaction
 from keepstate.backends.sql.dialects import Dialect
 from keepstate.clock import DAY
-from keepstate.errors import InvalidIdError, StaleAttemptError
+from keepstate.errors import InvalidIdError
 from keepstate.scope import AssetScope, RunScope, Scope, TaskScope, asset_digest
 
 
@@ -141,21 +142,6 @@ def _asset_params(scope_id: int, name: str, uri: str) -> dict[str, object]:
 
 
 # ------------------------------------------------------------------------------------------------ fencing
-
-
-def stale(scope: Scope, fence: Fence, standing: Standing) -> StaleAttemptError:
-    """Make the error that tells a superseded attempt what happened and what to do."""
-    if standing.deleted:
-        reason = "its run was deleted"
-    elif fence.incarnation is not None and fence.incarnation != standing.incarnation:
-        reason = "the task instance was made again, or its mapped item changed, since this attempt began"
-    else:
-        reason = f"attempt {standing.try_number} has begun since"
-    return StaleAttemptError(
-        f"attempt {fence.try_number} of {scope} may not go on: {reason}; let this process end",
-        try_number=fence.try_number,
-        current_try_number=standing.try_number,
-    )
 
 
 def admit(

@@ -14,6 +14,7 @@ from keepstate.store import StateStore
 if TYPE_CHECKING:
     from keepstate.backends.base import Backend
     from keepstate.backends.sql.database import Database
+    from keepstate.backends.sql.tables import Tables
 
 # naming one of these as the backend means: no custom class
 _NOT_CUSTOM = frozenset(
@@ -27,13 +28,17 @@ _KNOWN = "sqlite:///FILE, postgresql://USER@HOST/DATABASE, or memory:"
 
 
 def connect(
-    url: str | Any | None = None, *, settings: Settings | None = None, clock: Clock = system_clock
+    url: str | Any | None = None,
+    *,
+    settings: Settings | None = None,
+    clock: Clock = system_clock,
+    purge_on_open: bool = True,
 ) -> StateStore:
     """Open the store at ``url``, making or upgrading its tables when needed.
 
     ``url``: ``sqlite:///FILE``, ``postgresql://…``, ``memory:``, or a SQLAlchemy ``Engine``, which stays the caller's.
     Without one: ``KEEPSTATE_URL``, then the custom class of ``[state_store] backend``, then the embedded SQLite file
-    ``$KEEPSTATE_HOME/keepstate.db``.
+    ``$KEEPSTATE_HOME/keepstate.db``. ``purge_on_open`` removes a batch of what has expired from an embedded store.
 
     Raises ``ConfigurationError`` for a URL that can't be used or a missing extra, and a ``BackendError`` when the store
     can't be opened.
@@ -41,14 +46,40 @@ def connect(
     settings = settings or Settings.load()
     if url is not None and not isinstance(url, str):
         return _over(_engine_database(url, settings), settings, clock)
-    url = url or settings.url
-    if url:
-        return _from_url(url, settings, clock)
-    if settings.backend and settings.backend not in _NOT_CUSTOM:
+    way = route(url, settings)
+    if way == "backend":
         from keepstate.backends import custom
 
-        return StateStore(custom.load(settings.backend), settings=settings, clock=clock)
-    return _over(_sqlite(embedded_path(settings), settings), settings, clock, embedded=True)
+        return StateStore(custom.load(settings.backend or ""), settings=settings, clock=clock)
+    if way == "embedded":
+        database = _sqlite(embedded_path(settings), settings)
+        return _over(database, settings, clock, embedded=True, purge=purge_on_open)
+    return _from_url(url or settings.url or "", settings, clock, purge=purge_on_open)
+
+
+def route(url: str | None, settings: Settings) -> str:
+    """Return what decides where state lives: ``argument``, ``KEEPSTATE_URL``, ``backend`` or ``embedded``."""
+    if url:
+        return "argument"
+    if settings.url:
+        return "KEEPSTATE_URL"
+    if settings.backend and settings.backend not in _NOT_CUSTOM:
+        return "backend"
+    return "embedded"
+
+
+def tables_at(url: str | None, settings: Settings) -> Tables:
+    """Return the tables of a SQL store without opening the store, which would make or upgrade them (`keepstate db`).
+
+    Raises ``ConfigurationError`` where the store has no tables of keepstate's.
+    """
+    if route(url, settings) == "backend" or _scheme(url or settings.url or "") == "memory":
+        raise ConfigurationError(
+            "this store has no tables to look after; they are in SQLite and PostgreSQL stores"
+        )
+    from keepstate.backends.sql.tables import Tables
+
+    return Tables(database_at(url, settings))
 
 
 def database_at(url: str | None, settings: Settings) -> Database:
@@ -85,16 +116,18 @@ def embedded_path(settings: Settings) -> Path:
     return home / "keepstate.db"
 
 
-def _from_url(url: str, settings: Settings, clock: Clock) -> StateStore:
+def _from_url(url: str, settings: Settings, clock: Clock, *, purge: bool) -> StateStore:
     if _scheme(url) == "memory":
         from keepstate.backends.memory import MemoryBackend
 
         return StateStore(MemoryBackend(), settings=settings, clock=clock)
     database = database_at(url, settings)
-    return _over(database, settings, clock, embedded=database.dialect.name == "sqlite")
+    return _over(database, settings, clock, embedded=database.dialect.name == "sqlite", purge=purge)
 
 
-def _over(database: Database, settings: Settings, clock: Clock, *, embedded: bool = False) -> StateStore:
+def _over(
+    database: Database, settings: Settings, clock: Clock, *, embedded: bool = False, purge: bool = True
+) -> StateStore:
     from keepstate.backends.sql.backend import SqlBackend
 
     try:
@@ -103,7 +136,7 @@ def _over(database: Database, settings: Settings, clock: Clock, *, embedded: boo
         database.close()
         raise
     store = StateStore(backend, settings=settings, clock=clock, purges_itself=embedded)
-    if embedded:
+    if embedded and purge:
         store.purge_quietly()
     return store
 

@@ -186,3 +186,29 @@ class Settings:
 def describe() -> list[tuple[str, Any, str]]:
     """Return every setting as (variable, default, meaning), in the order of the documentation."""
     return [(item.metadata["variable"], item.default, item.metadata["meaning"]) for item in fields(Settings)]
+
+
+def survey(environ: Mapping[str, str] | None = None) -> list[tuple[str, Any, str, str | None]]:
+    """Return every setting as it stands in ``environ`` (default: the process environment), refusing none.
+
+    Each is (variable, value, source, problem): ``source`` is ``environment`` or ``default``, and a value that
+    `Settings.load` would refuse is given as it is written, with the refusal as its problem. Variables that begin with
+    ``KEEPSTATE_`` and name no setting come last, with source ``unknown``.
+    """
+    source = os.environ if environ is None else environ
+    found: list[tuple[str, Any, str, str | None]] = []
+    for item in fields(Settings):
+        variable = item.metadata["variable"]
+        text = source.get(variable, "")
+        if text == "":
+            found.append((variable, item.default, "default", None))
+            continue
+        try:
+            value = getattr(Settings.load({variable: text}), item.name)
+        except ConfigurationError as exc:
+            found.append((variable, text, "environment", str(exc)))
+        else:
+            found.append((variable, value, "environment", None))
+    known = {setting[0] for setting in found}
+    strangers = sorted(name for name in source if name.startswith("KEEPSTATE_") and name not in known)
+    return found + [(name, source[name], "unknown", "this version has no such setting") for name in strangers]

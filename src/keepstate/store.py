@@ -8,8 +8,6 @@ import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from typing_extensions import Self
-
 from keepstate.accessors import AssetStateStore, TaskStateStore
 from keepstate.backends.base import Backend, Fence, HistoryPolicy
 from keepstate.errors import InvalidIdError, KeepstateError
@@ -17,8 +15,10 @@ from keepstate.scope import (
     Asset,
     AssetInfo,
     AssetScope,
+    Attempt,
     CleanupReport,
     RunInfo,
+    RunScope,
     TaskInstanceInfo,
     TaskScope,
     Writer,
@@ -27,6 +27,8 @@ from keepstate.scope import (
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from keepstate.clock import Clock
     from keepstate.settings import Settings
@@ -133,6 +135,13 @@ class StateStore:
     ) -> list[TaskInstanceInfo]:
         """Return the task instances of a run, ordered by task id and map index."""
         return self.backend.task_instances(dag_id, run_id, now=self.clock(), limit=limit, offset=offset)
+
+    def attempts(
+        self, dag_id: str, run_id: str, task_id: str | None = None, *, map_index: int = -1
+    ) -> list[Attempt]:
+        """Return the attempts of a task instance, or without a ``task_id`` of the run as a whole, newest first."""
+        scope = RunScope(dag_id, run_id) if task_id is None else TaskScope(dag_id, run_id, task_id, map_index)
+        return self.backend.attempts(scope)
 
     def assets(self, *, limit: int | None = None, offset: int = 0) -> list[AssetInfo]:
         """Return the assets, ordered by name."""

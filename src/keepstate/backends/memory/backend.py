@@ -1,0 +1,429 @@
+"""The verbs of `backends.base` over a dict of records.
+
+One lock makes each verb atomic. A verb that changes a scope works on a copy of its record, which takes the original's
+place when nothing was raised: so each is all or nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from keepstate.backends.base import Applied, Begun, Fence, HistoryPolicy, Outcome, Reading, Verdict
+from keepstate.backends.memory.record import Record
+from keepstate.clock import DAY, to_datetime
+from keepstate.errors import BackendError, InvalidIdError
+from keepstate.scope import (
+    AssetInfo,
+    AssetScope,
+    CleanupReport,
+    RunInfo,
+    RunScope,
+    TaskInstanceInfo,
+    TaskScope,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from keepstate.backends.base import (
+        Batch,
+        Begin,
+        ChangeNotice,
+        Clear,
+        End,
+        EntryScope,
+        HeldScope,
+        Session,
+        StoredVersion,
+    )
+    from keepstate.scope import Attempt, Scope, Writer
+
+# no client tries a request again for this long
+_SESSION_LASTS = DAY
+
+
+class MemoryBackend:
+    """Keeps every promise but durability. Threads may share it; nothing is left of it when the process ends."""
+
+    address = "memory:"
+    guide_only = False
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        # reentrant, as clearing all map indices changes several scopes
+        self._lock = threading.RLock()
+        self._records: dict[Scope, Record] = {}
+        self._sessions: dict[str, tuple[int, Applied, int]] = {}
+        self._ids = itertools.count(1)
+
+    # ------------------------------------------------------------------------------------------- entries
+
+    def read(
+        self,
+        scope: EntryScope,
+        keys: Sequence[str] | None,
+        *,
+        now: int,
+        fence: Fence | None = None,
+        writer: Writer | None = None,  # noqa: ARG002 - other backends register who reads
+        history: HistoryPolicy | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Reading:
+        """See `Backend.read`."""
+        with self._lock:
+            reset = False
+            if fence is not None:
+                with self._changing(scope, now) as record:
+                    record.admit_reader(fence, now, history or HistoryPolicy())
+                    reset = record.reset
+            found = self._find(scope)
+            if found is None or found.standing.deleted:
+                return Reading(0, None, (), None if limit is None else 0)
+            entries = [one for one in found.entries(now) if keys is None or one.key in keys]
+            total = None if limit is None else len(entries)
+            if limit is not None:
+                entries = entries[offset : offset + limit]
+            has_a_say = fence is None or found.judge(fence) is Verdict.CURRENT
+            incarnation = found.standing.incarnation if has_a_say else None
+            return Reading(found.version, incarnation, tuple(entries), total, reset)
+
+    def apply(self, batch: Batch) -> Applied:
+        """See `Backend.apply`."""
+        with self._changing(batch.scope, batch.now) as record:
+            if done := self._done_before(batch.session):
+                return done
+            record.admit(batch.fence, batch.now, batch.history)
+            record.apply(batch)
+            return self._answer(record, batch.session, batch.now)
+
+    def clear(self, request: Clear) -> Applied:
+        """See `Backend.clear`."""
+        with self._changing(request.scope, request.now) as record:
+            if done := self._done_before(request.session):
+                return done
+            record.admit(request.fence, request.now, request.history)
+            record.clear(request)
+            for sibling in self._siblings(request):
+                with self._changing(sibling, request.now) as other:
+                    other.clear(request)
+            return self._answer(record, request.session, request.now)
+
+    def _siblings(self, request: Clear) -> list[Scope]:
+        own = request.scope
+        if not request.all_map_indices or not isinstance(own, TaskScope):
+            return []
+        return [
+            scope
+            for scope, _ in self._of_run(own.dag_id, own.run_id)
+            if isinstance(scope, TaskScope) and scope.task_id == own.task_id and scope != own
+        ]
+
+    def history(
+        self, scope: EntryScope, key: str, *, now: int, limit: int | None = None
+    ) -> list[StoredVersion]:
+        """See `Backend.history`."""
+        with self._lock:
+            found = self._find(scope)
+            return found.history(key, now)[:limit] if found else []
+
+    def changes(self, scope: EntryScope, *, after: int, now: int) -> tuple[int, list[ChangeNotice]]:
+        """See `Backend.changes`."""
+        with self._lock:
+            found = self._find(scope)
+            if found is None or found.standing.deleted:
+                return 0, []
+            return found.version, found.changes(scope, after, now)
+
+    # ------------------------------------------------------------------------------------------ attempts
+
+    def begin(self, request: Begin) -> Begun:
+        """See `Backend.begin`."""
+        with self._changing(request.scope, request.now) as record:
+            if record.standing.deleted:
+                record.admit(None, request.now, request.history)
+            standing = record.standing
+            if standing.attempt_id == request.attempt_id and standing.try_number is not None:
+                # the answer to this very request was lost on the way
+                return Begun(standing.try_number, standing.incarnation)
+            if not request.take_over:
+                record.refuse_while_held(request)
+            lost = tuple(record.running())
+            number = request.try_number if request.try_number is not None else (standing.try_number or 0) + 1
+            fence = Fence(number, request.attempt_id, request.item)
+            record.admit(fence, request.now, request.history, request.holder)
+            return Begun(number, record.standing.incarnation, lost, record.reset)
+
+    def beat(self, scope: HeldScope, fence: Fence, *, now: int) -> None:
+        """See `Backend.beat`."""
+        with self._changing(scope, now) as record:
+            record.require_current(fence)
+            attempt = record.current
+            if attempt is not None and attempt.state == "running":
+                record.current = replace(attempt, beat_at=now)
+
+    def end(self, request: End) -> None:
+        """See `Backend.end`."""
+        with self._changing(request.scope, request.now) as record:
+            record.require_current(request.fence)
+            if record.current is not None:
+                record.current = replace(
+                    record.current,
+                    state=request.state,
+                    ended_at=request.now,
+                    reason=request.reason,
+                    result=request.result,
+                    arguments=request.arguments,
+                )
+            record.state, record.updated_at = request.state, request.now
+            if request.clear:
+                record.bury_all("clear", request.now, None, request.history)
+
+    def attempts(self, scope: HeldScope) -> list[Attempt]:
+        """See `Backend.attempts`."""
+        with self._lock:
+            found = self._find(scope)
+            attempts = [one.shown(*key) for key, one in found.attempts.items()] if found else []
+        attempts.sort(key=lambda one: (one.incarnation, one.try_number, one.started_at), reverse=True)
+        return attempts
+
+    def outcome(self, scope: HeldScope) -> Outcome | None:
+        """See `Backend.outcome`."""
+        with self._lock:
+            found = self._find(scope)
+            attempt = found.current if found else None
+            if found is None or attempt is None or attempt.state != "success":
+                return None
+            return Outcome(found.standing.try_number or 0, attempt.result, attempt.arguments)
+
+    # --------------------------------------------------------------------------------------------- lists
+
+    def runs(self, dag_id: str | None = None, *, limit: int = 50, offset: int = 0) -> list[RunInfo]:
+        """See `Backend.runs`."""
+        with self._lock:
+            found = [
+                (one.created_at, one.id, _run_info(scope, one))
+                for scope, one in self._records.items()
+                if isinstance(scope, RunScope) and not one.standing.deleted and dag_id in {None, scope.dag_id}
+            ]
+        found.sort(key=lambda one: one[:2], reverse=True)
+        return [info for _, _, info in found[offset : offset + limit]]
+
+    def task_instances(
+        self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
+    ) -> list[TaskInstanceInfo]:
+        """See `Backend.task_instances`."""
+        with self._lock:
+            found = [
+                _task_instance_info(scope, one, now)
+                for scope, one in self._of_run(dag_id, run_id)
+                if isinstance(scope, TaskScope)
+            ]
+        found.sort(key=lambda info: (info.scope.task_id, info.scope.map_index))
+        return found[offset:][:limit]
+
+    def assets(self, *, now: int, limit: int | None = None, offset: int = 0) -> list[AssetInfo]:
+        """See `Backend.assets`."""
+        with self._lock:
+            found = [
+                AssetInfo(
+                    one.id, str(scope.name), str(scope.uri), len(one.live(now)), to_datetime(one.updated_at)
+                )
+                for scope, one in self._records.items()
+                if isinstance(scope, AssetScope)
+            ]
+        found.sort(key=lambda info: info.name)
+        return found[offset:][:limit]
+
+    def delete_run(self, dag_id: str, run_id: str, *, now: int) -> int:
+        """See `Backend.delete_run`."""
+        with self._lock:
+            doomed = self._of_run(dag_id, run_id)
+            for _, record in doomed:
+                record.bury(now)
+            return sum(isinstance(scope, TaskScope) for scope, _ in doomed)
+
+    def delete_asset(self, scope: AssetScope, *, now: int) -> bool:  # noqa: ARG002 - nothing of it stays
+        """See `Backend.delete_asset`."""
+        with self._lock:
+            found = self._find(scope)
+            if found is not None:
+                del self._records[found.scope]
+            return found is not None
+
+    def _of_run(self, dag_id: str, run_id: str) -> list[tuple[Scope, Record]]:
+        return [
+            (scope, record)
+            for scope, record in self._records.items()
+            if not isinstance(scope, AssetScope)
+            and (scope.dag_id, scope.run_id) == (dag_id, run_id)
+            and not record.standing.deleted
+        ]
+
+    # -------------------------------------------------------------------------------------------- upkeep
+
+    def purge(
+        self,
+        *,
+        now: int,
+        batch_size: int,
+        idle: int | None,
+        history: HistoryPolicy,
+        dry_run: bool = False,
+    ) -> Iterator[CleanupReport]:
+        """See `Backend.purge`; a dry run is the real one, on a copy."""
+        if dry_run:
+            real = self._copy().purge(now=now, batch_size=batch_size, idle=idle, history=history)
+            yield from (replace(report, dry_run=True) for report in real)
+            return
+        spared = self._runs_with_tasks()
+        while report := self._sweep_entries(now, batch_size):
+            yield report
+        while report := self._sweep_scopes(now, batch_size, idle, spared):
+            yield report
+        while report := self._sweep_sessions(now, batch_size):
+            yield report
+
+    def _copy(self) -> MemoryBackend:
+        twin = MemoryBackend()
+        with self._lock:
+            twin._records = {scope: record.copy() for scope, record in self._records.items()}
+            twin._sessions = dict(self._sessions)
+        return twin
+
+    def _runs_with_tasks(self) -> set[Scope]:
+        """Return the runs that a cleanup spares: each outlasts its task instances by one, however the batches fall."""
+        with self._lock:
+            return {RunScope(one.dag_id, one.run_id) for one in self._records if isinstance(one, TaskScope)}
+
+    def _sweep_entries(self, now: int, limit: int) -> CleanupReport | None:
+        with self._lock:
+            due = ((record, key) for record in self._records.values() for key in record.due(now))
+            swept = [record.sweep(key, now) for record, key in list(itertools.islice(due, limit))]
+        entries, history = (sum(counts) for counts in zip(*swept, strict=True)) if swept else (0, 0)
+        return CleanupReport(entries=entries, history=history) if swept else None
+
+    def _sweep_scopes(
+        self, now: int, limit: int, idle: int | None, spared: set[Scope]
+    ) -> CleanupReport | None:
+        with self._lock:
+            due = (
+                record
+                for scope, record in self._records.items()
+                if record.may_go(now, idle) and (record.standing.deleted or scope not in spared)
+            )
+            gone = list(itertools.islice(due, limit))
+            for record in gone:
+                del self._records[record.scope]
+        attempts = sum(len(record.attempts) for record in gone)
+        return CleanupReport(scopes=len(gone), attempts=attempts) if gone else None
+
+    def _sweep_sessions(self, now: int, limit: int) -> CleanupReport | None:
+        with self._lock:
+            old = (key for key, (_, _, used_at) in self._sessions.items() if used_at <= now - _SESSION_LASTS)
+            gone = list(itertools.islice(old, limit))
+            for key in gone:
+                del self._sessions[key]
+        return CleanupReport(sessions=len(gone)) if gone else None
+
+    def check_writable(self) -> None:
+        """Memory can be written."""
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+    # ------------------------------------------------------------------------------------------ plumbing
+
+    @contextmanager
+    def _changing(self, scope: Scope, now: int) -> Iterator[Record]:
+        """Give a copy of a record to work on, or a new one; it takes its place when nothing was raised."""
+        with self._lock:
+            found = self._find(scope)
+            if isinstance(scope, AssetScope):
+                scope = self._settle_names(scope, found)
+            record = replace(found.copy(), scope=scope) if found else Record(next(self._ids), scope, now, now)
+            yield record
+            if found is not None:
+                del self._records[found.scope]
+            self._records[scope] = record
+            if isinstance(scope, TaskScope) and not record.standing.deleted:
+                self._ensure_run(RunScope(scope.dag_id, scope.run_id), now)
+
+    def _ensure_run(self, run: RunScope, now: int) -> None:
+        """Make a run appear in lists with its first task instance, after a deletion too."""
+        record = self._records.setdefault(run, Record(next(self._ids), run, now, now))
+        record.admit(None, now, HistoryPolicy())
+
+    def _find(self, scope: Scope) -> Record | None:
+        """Find a record; an asset's by whatever is known of it. Half a name stands for the other half too."""
+        if not isinstance(scope, AssetScope):
+            return self._records.get(scope)
+        by_name, by_uri = self._find_by_halves(scope)
+        return (by_uri or by_name) if scope.uri is not None else (by_name or by_uri)
+
+    def _find_by_halves(self, scope: AssetScope) -> tuple[Record | None, Record | None]:
+        name = scope.name if scope.name is not None else scope.uri
+        uri = scope.uri if scope.uri is not None else scope.name
+        assets = [(known, one) for known, one in self._records.items() if isinstance(known, AssetScope)]
+        by_name = next((one for known, one in assets if known.name == name), None)
+        by_uri = next((one for known, one in assets if known.uri == uri), None)
+        return by_name, by_uri
+
+    def _settle_names(self, scope: AssetScope, found: Record | None) -> AssetScope:
+        """Return name and uri as they are known from this request on."""
+        if scope.name is None or scope.uri is None:
+            known = found.scope if found else None
+            half = scope.name if scope.name is not None else scope.uri
+            return known if isinstance(known, AssetScope) else AssetScope(half, half)
+        by_name, by_uri = self._find_by_halves(scope)
+        if by_name and by_uri and by_name is not by_uri:
+            raise InvalidIdError(
+                f"{by_name.scope} has another uri, and the uri {scope.uri!r} belongs to {by_uri.scope}; "
+                "delete one of them, or name it as it is known"
+            )
+        return scope
+
+    def _done_before(self, session: Session | None) -> Applied | None:
+        """Return the answer given before, where this request was applied before."""
+        if session is None or session.id not in self._sessions:
+            return None
+        number, answer, _ = self._sessions[session.id]
+        if number > session.number:
+            raise BackendError(
+                f"request {session.number} came after request {number} of the same client session, and was not "
+                "applied (again); a session's requests must come one after another"
+            )
+        return replace(answer, repeated=True) if number == session.number else None
+
+    def _answer(self, record: Record, session: Session | None, now: int) -> Applied:
+        answer = Applied(record.version, record.standing.incarnation)
+        if session is not None:
+            self._sessions[session.id] = (session.number, answer, now)
+        return replace(answer, reset=record.reset)
+
+
+def _run_info(scope: RunScope, record: Record) -> RunInfo:
+    return RunInfo(
+        dag_id=scope.dag_id,
+        run_id=scope.run_id,
+        state=record.state,
+        try_number=record.standing.try_number,
+        created_at=to_datetime(record.created_at),
+        updated_at=to_datetime(record.updated_at),
+    )
+
+
+def _task_instance_info(scope: TaskScope, record: Record, now: int) -> TaskInstanceInfo:
+    return TaskInstanceInfo(
+        scope=scope,
+        state=record.state,
+        try_number=record.standing.try_number,
+        version=record.version,
+        entries=len(record.live(now)),
+        created_at=to_datetime(record.created_at),
+        updated_at=to_datetime(record.updated_at),
+    )

@@ -1,0 +1,89 @@
+"""What keepstate may cost, as ratios, and for what is out of reach why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.rounds import Measurement
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that a contender's ratio to the baseline may be."""
+
+    what: str
+    group: str
+    operation: str
+    contender: str
+    limit: float
+    why: str = ""
+    """Where the budget is out of reach: what the time is spent on, and what it buys."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A budget and what was measured."""
+
+    budget: Budget
+    ratio: float | None
+
+    @property
+    def says(self) -> str:
+        """``met``, ``not met`` or ``not measured``."""
+        if self.ratio is None:
+            return "not measured"
+        return "met" if self.ratio <= self.budget.limit else "not met"
+
+
+_EMBEDDED_SET = (
+    "a `set` keeps three rows (the scope's version, which is the fence; the entry; its history) where the bare driver "
+    "keeps one. The same three rows written by the bare driver in one transaction already cost about 1.35 times its "
+    "one-row statement on a disk that syncs in a tenth of a millisecond. The slower the disk syncs, the smaller the ratio."
+)
+
+BUDGETS: dict[str, Budget] = {
+    "embedded set": Budget(
+        "embedded `set` / the bare sqlite3 driver's durable upsert",
+        "embedded",
+        "set",
+        "keepstate",
+        1.5,
+        _EMBEDDED_SET,
+    ),
+    "embedded set, new file": Budget(
+        "the same, in a new file", "embedded", "set, new file", "keepstate", 1.5, _EMBEDDED_SET
+    ),
+    "embedded get": Budget(
+        "embedded `get` / the bare sqlite3 driver's select", "embedded", "get", "keepstate", 4
+    ),
+    "postgres set": Budget(
+        "PostgreSQL `set` / bare psycopg's upsert",
+        "postgres",
+        "set",
+        "keepstate",
+        1.5,
+        "one statement, and so one round trip, writes four rows where the bare upsert writes one: the scope's version, "
+        "the request's number, the entry and its history.",
+    ),
+    "import": Budget(
+        '`python -c "import keepstate"` / `python -c pass`', "startup", "start", "import keepstate", 2
+    ),
+    "run": Budget("`keepstate run -- true` / `python -c pass`", "startup", "start", "keepstate run", 10),
+}
+"""Why a budget is out of reach stands next to it, and on the page while it is missed."""
+
+
+def judge(measurements: Sequence[Measurement], groups: Sequence[str]) -> list[Verdict]:
+    """Compare with the budgets of those groups."""
+    found = {(one.group, one.operation): one for one in measurements}
+    verdicts = []
+    for budget in BUDGETS.values():
+        if budget.group in groups:
+            measurement = found.get((budget.group, budget.operation))
+            figure = measurement.of(budget.contender) if measurement else None
+            verdicts.append(Verdict(budget, figure.ratio if figure else None))
+    return verdicts

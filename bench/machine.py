@@ -1,0 +1,52 @@
+"""What a run was made on: figures mean nothing without it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+from pathlib import Path
+
+_GIB = 1024**2
+"""A gibibyte in the kibibytes that /proc/meminfo counts in."""
+
+
+def describe(folder: Path) -> dict[str, str]:
+    """Return processor, memory, file system of ``folder``, and versions."""
+    return {
+        "Processor": f"{_field('/proc/cpuinfo', 'model name')}, {os.cpu_count()} cores",
+        "Memory": _memory(),
+        "File system": f"{_file_system(folder)} ({folder})",
+        "System": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "SQLite": sqlite3.sqlite_version,
+    }
+
+
+def load() -> str:
+    """Return the load average of the last minute: what else the machine does."""
+    return f"{os.getloadavg()[0]:.2f}"
+
+
+def _field(file: str, name: str) -> str:
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    pairs = (line.partition(":") for line in lines)
+    return next((value.strip() for key, _, value in pairs if key.strip() == name), "unknown")
+
+
+def _memory() -> str:
+    number, _, unit = _field("/proc/meminfo", "MemTotal").partition(" ")
+    return f"{int(number) / _GIB:.1f} GiB" if unit == "kB" else "unknown"
+
+
+def _file_system(folder: Path) -> str:
+    """Return the type of the file system that ``folder`` is on: that of the longest mount point above it."""
+    try:
+        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return "unknown"
+    above = [(Path(point), kind) for point, kind in mounts if folder.resolve().is_relative_to(point)]
+    return max(above, key=lambda mount: len(mount[0].parts))[1] if above else "unknown"

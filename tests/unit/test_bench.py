@@ -1,0 +1,142 @@
+"""The benchmark: that its report is complete. How fast anything is, is never tested."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.budgets import BUDGETS, Budget, Verdict, judge
+from bench.report import BEGIN, END, Run, to_json, to_markdown, write_into
+from bench.rounds import Figure, Measurement
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """Run the embedded group once, in few rounds."""
+    file = tmp_path_factory.mktemp("bench") / "run.json"
+    command = [sys.executable, "-m", "bench", "--quick", "--only", "embedded", "--json", str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_a_quick_run_measures_every_operation(quick):
+    """Each operation is measured on the baseline and on keepstate, as often as was asked for, with a ratio."""
+    assert [one["operation"] for one in quick["measurements"]] == ["set", "set, new file", "get", "increment"]
+    for one in quick["measurements"]:
+        baseline, ours = one["figures"][:2]
+        assert (baseline["contender"], ours["contender"]) == ("sqlite3", "keepstate")
+        assert baseline["ratio"] == 1
+        for figure in (baseline, ours):
+            assert figure["samples"] == 15
+            assert 0 < figure["lowest"] <= figure["median"] <= figure["highest"]
+            assert 0 < figure["lowest_ratio"] <= figure["ratio"] <= figure["highest_ratio"]
+
+
+def test_everybody_writes_as_durably(quick):
+    """Each contender that took part reports, from its own connection, that it syncs at every commit."""
+    taking_part = [
+        figure for one in quick["measurements"] for figure in one["figures"] if not figure["missing"]
+    ]
+    assert {figure["manner"]["durability"] for figure in taking_part} == {"WAL, synchronous=FULL"}
+
+
+def test_who_was_not_measured_is_named_with_the_reason(quick):
+    """A rival that is not installed stays in the report."""
+    figures = {figure["contender"]: figure for figure in quick["measurements"][0]["figures"]}
+    assert list(figures) == ["sqlite3", "keepstate", "diskcache", "sqlitedict", "DBOS step"]
+    for figure in figures.values():
+        assert bool(figure["missing"]) == (figure["manner"] is None)
+        assert not figure["missing"] or "is not installed" in figure["missing"]
+
+
+def test_a_run_judges_the_budgets_of_its_groups(quick):
+    """Every budget of what was measured gets a verdict, and no other."""
+    assert [verdict["budget"] for verdict in quick["verdicts"]] == [
+        budget.__dict__ for budget in BUDGETS.values() if budget.group == "embedded"
+    ]
+    assert {verdict["verdict"] for verdict in quick["verdicts"]} <= {"met", "not met"}
+
+
+def test_a_run_says_what_it_was_made_on(quick):
+    """Machine, versions, load and date belong to the figures."""
+    assert quick["date"].endswith(" UTC")
+    assert {"Processor", "Memory", "File system", "Python", "SQLite"} < set(quick["machine"])
+    assert all(quick["machine"].values())
+
+
+# ------------------------------------------------------------------------------------------------ the report
+
+
+def run_of(*verdicts: Verdict, figures: tuple[Figure, ...] = ()) -> Run:
+    """Return a run with these verdicts and one measurement."""
+    measurement = Measurement("embedded", "set", 3, figures)
+    return Run(
+        "2030-01-01 00:00 UTC", {"Processor": "any"}, {"embedded": "Embedded"}, (measurement,), verdicts
+    )
+
+
+def verdict_on(ratio: float | None, why: str = "") -> Verdict:
+    """Return the verdict on a budget of 1.5."""
+    return Verdict(Budget("a thing", "embedded", "set", "keepstate", 1.5, why), ratio)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "says"),
+    [(1.5, "met"), (1.51, "not met"), (None, "not measured")],
+    ids=["at", "above", "without"],
+)
+def test_a_budget_is_met_up_to_its_limit(ratio, says):
+    """A budget is the most that may be measured; what was not measured is neither met nor missed."""
+    assert verdict_on(ratio).says == says
+
+
+def test_a_contender_that_failed_leaves_its_budget_unmeasured():
+    """Without a figure there is no verdict, and the run counts as incomplete."""
+    broken = Measurement("embedded", "set", 3, (Figure("keepstate", missing="its process died"),))
+    verdicts = judge([broken], ["embedded"])
+    assert {verdict.says for verdict in verdicts} == {"not measured"}
+    assert not run_of(*verdicts).complete
+
+
+def test_a_missed_budget_comes_with_its_reason():
+    """The page says why, next to the figures, and only where a budget is missed."""
+    assert "- a thing: because." in to_markdown(run_of(verdict_on(2, "because.")))
+    assert "because" not in to_markdown(run_of(verdict_on(1, "because.")))
+
+
+def test_the_tables_replace_the_ones_of_the_run_before(tmp_path):
+    """What stands around the markers stays, and writing twice changes nothing."""
+    page = tmp_path / "page.md"
+    page.write_text(f"above\n\n{BEGIN}\nold\n{END}\n\nbelow\n", encoding="utf-8")
+    run = run_of(verdict_on(1), figures=(Figure("rival", missing="rival is not installed"),))
+    write_into(page, run)
+    once = page.read_text(encoding="utf-8")
+    write_into(page, run)
+    assert page.read_text(encoding="utf-8") == once
+    assert once.startswith(f"above\n\n{BEGIN}\n")
+    assert once.endswith(f"{END}\n\nbelow\n")
+    assert "old" not in once
+    assert "**rival** was not measured: rival is not installed" in once
+    assert json.loads(to_json(run))["verdicts"][0]["verdict"] == "met"
+
+
+def test_a_page_without_markers_is_left_alone(tmp_path):
+    """Nothing is written where there is no place for it."""
+    page = tmp_path / "page.md"
+    page.write_text("text\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="has no"):
+        write_into(page, run_of())
+    assert page.read_text(encoding="utf-8") == "text\n"
+
+
+def test_the_page_shows_every_budget():
+    """docs/reference/performance.md is of a whole run, with a verdict on each budget."""
+    page = (ROOT / "docs" / "reference" / "performance.md").read_text(encoding="utf-8")
+    table = page.partition(BEGIN)[2].partition(END)[0]
+    for budget in BUDGETS.values():
+        assert f"| {budget.what} | ≤ {budget.limit:g} |" in table

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
+import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keepstate.clock import Clock, system_clock
-from keepstate.errors import ConfigurationError
+from keepstate.errors import ConfigurationError, UnsupportedError
 from keepstate.settings import Settings
 from keepstate.store import StateStore
 
@@ -71,10 +73,10 @@ def route(url: str | None, settings: Settings) -> str:
 def tables_at(url: str | None, settings: Settings) -> Tables:
     """Return the tables of a SQL store without opening the store, which would make or upgrade them (`keepstate db`).
 
-    Raises ``ConfigurationError`` where the store has no tables of keepstate's.
+    Raises ``UnsupportedError`` where the store has no tables of keepstate's.
     """
     if route(url, settings) == "backend" or _scheme(url or settings.url or "") == "memory":
-        raise ConfigurationError(
+        raise UnsupportedError(
             "this store has no tables to look after; they are in SQLite and PostgreSQL stores"
         )
     from keepstate.backends.sql.tables import Tables
@@ -185,3 +187,17 @@ def _unusable(url: str, scheme: str) -> ConfigurationError:
             else f"the store's URL has no scheme; use {_KNOWN}"
         )
     return ConfigurationError(f"there is no store of the kind {scheme}://; use {_KNOWN}")
+
+
+class _Connect(types.ModuleType):
+    """This module, as the function of its name.
+
+    Python binds an imported submodule to its name in the package. So once anybody has imported this module, that is what
+    ``keepstate.connect`` means, and calling it has to go on working.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> StateStore:
+        return connect(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Connect

@@ -119,8 +119,8 @@ class _Accessor:
 
     def history(self, key: str, limit: int | None = None) -> list[HistoryEntry]:
         """Return the versions of ``key`` that are kept, newest first."""
-        store = self._store
-        rows = store.backend.history(self._scope, check_key(key), now=store.clock(), limit=limit)
+        most = self._store.history_policy.limit
+        rows = self._past(key, most if limit is None else min(limit, most))
         return [self._history_entry(row) for row in rows]
 
     # -------------------------------------------------------------------------------------------- writing
@@ -131,9 +131,7 @@ class _Accessor:
         A key that is gone comes back with the expiry that the version had. Raises ``VersionNotFoundError`` when that
         version is not kept, removed the key, or was so large that only its size and hash were kept.
         """
-        store = self._store
-        rows = store.backend.history(self._scope, check_key(key), now=store.clock())
-        past = next((row for row in rows if row.version == version), None)
+        past = next((row for row in self._past(key) if row.version == version), None)
         if past is None or past.text is None:
             found = "it was too large to be kept" if past and past.sha256 else "the history has no such value"
             raise VersionNotFoundError(
@@ -214,6 +212,14 @@ class _Accessor:
         )
         self._learn(reading)
         return reading
+
+    def _past(self, key: str, limit: int | None = None) -> list[StoredVersion]:
+        check_key(key)
+        if self._fence is not None:
+            # looking at the past is a use like any other: it registers the attempt, and is not for outlived ones
+            self._read([key])
+        store = self._store
+        return store.backend.history(self._scope, key, now=store.clock(), limit=limit)
 
     def _apply(self, now: int, *changes: Change) -> Applied:
         store = self._store
@@ -405,7 +411,7 @@ class TaskStateStore(_Accessor):
         ``TypeError``) for other types than ``str, int, float, bool, list, dict``, each naming the path in the value;
         ``StaleAttemptError`` when a later attempt has begun.
         """
-        self._write({key: value}, retention, _checked_version(if_version))
+        self._write({check_key(key): value}, retention, _checked_version(if_version))
 
     def set_many(self, values: Mapping[str, JsonInput], *, retention: timedelta | None = None) -> None:
         """Write several values in one transaction: all or none."""
@@ -482,7 +488,7 @@ class AssetStateStore(_Accessor):
         ``if_version``: write only over that version of the entry (0: only if it is absent), else ``VersionConflictError``.
         Raises as `TaskStateStore.set` does.
         """
-        self._write({key: value}, None, _checked_version(if_version))
+        self._write({check_key(key): value}, None, _checked_version(if_version))
 
     def set_many(self, values: Mapping[str, JsonInput]) -> None:
         """Write several values in one transaction: all or none."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _MAX_ID = 250
 _MAX_ASSET = 1500
 _MAX_MAP_INDEX = 2**31 - 1
+_MAX_TRY_NUMBER = 2**31 - 1
 _REFUSED_IN_ID = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _REFUSED_IN_ASSET = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -38,6 +39,23 @@ def _check_asset_name(kind: str, value: object) -> None:
         raise InvalidIdError(f"an asset's {kind} must have 1 to {_MAX_ASSET} characters, not {len(value)}")
     if _REFUSED_IN_ASSET.search(value):
         raise InvalidIdError(f"an asset's {kind} must have no control character: {value!r:.120}")
+
+
+def check_attempt(try_number: object, attempt_id: object = None, item: object = None) -> None:
+    """Raise ``InvalidIdError`` for what can't name an attempt, or the item that it works on."""
+    if type(try_number) is not int or not 1 <= try_number <= _MAX_TRY_NUMBER:
+        raise InvalidIdError(
+            f"try_number must be a whole number from 1 to {_MAX_TRY_NUMBER}, not {try_number!r:.80}"
+        )
+    for kind, text in (("attempt_id", attempt_id), ("item", item)):
+        if text is None:
+            continue
+        if type(text) is not str:
+            raise InvalidIdError(f"{kind} must be a str, not {type(text).__name__}: {text!r:.80}; use str()")
+        if not 1 <= len(text) <= _MAX_ID or _REFUSED_IN_ASSET.search(text):
+            raise InvalidIdError(
+                f"{kind} must have 1 to {_MAX_ID} characters and no control character: {text!r:.300}"
+            )
 
 
 def _digest(*identity: object) -> bytes:

@@ -22,6 +22,7 @@ from keepstate.scope import (
     TaskInstanceInfo,
     TaskScope,
     Writer,
+    check_attempt,
 )
 
 if TYPE_CHECKING:
@@ -97,8 +98,7 @@ class StateStore:
         scope = TaskScope(dag_id, run_id, task_id, map_index)
         fence = None
         if try_number is not None:
-            if type(try_number) is not int or try_number < 1:
-                raise InvalidIdError(f"try_number must be a whole number from 1 on, not {try_number!r}")
+            check_attempt(try_number, attempt_id, item)
             fence = Fence(try_number, attempt_id, item)
         elif attempt_id is not None or item is not None:
             raise InvalidIdError("attempt_id and item belong to an attempt: give its try_number too")
@@ -206,11 +206,18 @@ class StateStore:
 
     def close(self) -> None:
         """Write what throttled checkpoints hold back, and release what was opened."""
+        troubles: list[KeepstateError] = []
         try:
             for accessor in list(self._accessors):
-                accessor.flush()
+                try:
+                    accessor.flush()
+                except KeepstateError as exc:
+                    # what the others hold back is written all the same
+                    troubles.append(exc)
         finally:
             self.backend.close()
+        if troubles:
+            raise troubles[0]
 
 
 def _sum(total: CleanupReport, batch: CleanupReport) -> CleanupReport:

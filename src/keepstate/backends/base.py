@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from keepstate.errors import StaleAttemptError, VersionConflictError
+from keepstate.errors import InvalidIdError, StaleAttemptError, VersionConflictError
 from keepstate.scope import (
     AssetInfo,
     AssetScope,
@@ -264,7 +264,10 @@ class ChangeNotice:
 
 @dataclass(frozen=True)
 class Standing:
-    """The attempt that a scope stands at: the one whose writes count. ``deleted`` when its run was deleted."""
+    """The attempt that a scope stands at: the one whose writes count. ``deleted`` when its run was deleted.
+
+    When a person has written to it since, it stands at no try any more, and ``attempt_id`` is the last one's before.
+    """
 
     try_number: int | None
     attempt_id: str | None
@@ -298,9 +301,11 @@ def judge(  # noqa: PLR0911 - one line per rule
     if fence.incarnation is not None and fence.incarnation != standing.incarnation:
         return Verdict.STALE
     if standing.deleted:
-        return Verdict.STALE if _ran_before_deletion(standing, fence) else Verdict.NEW_INCARNATION
+        registered = fence.incarnation is not None
+        old = registered or _ran_before(standing, fence)
+        return Verdict.STALE if old else Verdict.NEW_INCARNATION
     if standing.try_number is None:
-        return Verdict.NEWER
+        return Verdict.STALE if _ran_before(standing, fence) else Verdict.NEWER
     same_try = fence.try_number == standing.try_number
     if same_try and (
         fence.attempt_id == standing.attempt_id or not (fence.attempt_id and standing.attempt_id)
@@ -319,10 +324,8 @@ def judge(  # noqa: PLR0911 - one line per rule
     return Verdict.NEWER if fence.try_number > standing.try_number else Verdict.STALE
 
 
-def _ran_before_deletion(standing: Standing, fence: Fence) -> bool:
+def _ran_before(standing: Standing, fence: Fence) -> bool:
     """After a deletion all that ran before is stale; what can't be told from a new run is taken for one."""
-    if fence.incarnation is not None:
-        return True
     if fence.attempt_id is not None and fence.attempt_id == standing.attempt_id:
         return True
     return is_newer(fence.attempt_id, standing.attempt_id) is False
@@ -330,7 +333,9 @@ def _ran_before_deletion(standing: Standing, fence: Fence) -> bool:
 
 def outlived(standing: Standing, fence: Fence, known: int | None) -> bool:
     """Whether a stale attempt belongs to an earlier incarnation, whose entries are gone: it may not read these either."""
-    if standing.deleted or (fence.incarnation is not None and fence.incarnation != standing.incarnation):
+    if standing.deleted or standing.try_number is None:
+        return True
+    if fence.incarnation is not None and fence.incarnation != standing.incarnation:
         return True
     if known is not None:
         return known < standing.incarnation
@@ -353,6 +358,27 @@ def _uuid7(text: str | None) -> str | None:
     return digits if len(digits) == _UUID_DIGITS and digits[12] == "7" and digits[16] in "89ab" else None
 
 
+# ------------------------------------------------------------------------------------------------- assets
+
+
+def which_asset(scope: AssetScope, known: Sequence[AssetScope]) -> AssetScope | None:
+    """Return which of the ``known`` assets a request means, or ``None``. The one place where their names are compared.
+
+    Half a name stands for the other half too, so it also finds the asset that has it as its other half. Raises
+    ``InvalidIdError`` when name and uri are given, and belong to two assets.
+    """
+    name = scope.name if scope.name is not None else scope.uri
+    uri = scope.uri if scope.uri is not None else scope.name
+    by_name = next((asset for asset in known if asset.name == name), None)
+    by_uri = next((asset for asset in known if asset.uri == uri), None)
+    if None not in (scope.name, scope.uri) and by_name and by_uri and by_name != by_uri:
+        raise InvalidIdError(
+            f"the asset named {name!r} has the uri {by_name.uri!r}, and the uri {uri!r} belongs to the asset "
+            f"named {by_uri.name!r}; delete one of them, or name it as it is known"
+        )
+    return (by_name or by_uri) if scope.name is not None else (by_uri or by_name)
+
+
 # ------------------------------------------------------------------------------------------------ refusals
 
 
@@ -362,6 +388,8 @@ def stale(scope: Scope, fence: Fence, standing: Standing) -> StaleAttemptError:
         reason = "its run was deleted"
     elif fence.incarnation is not None and fence.incarnation != standing.incarnation:
         reason = "the task instance was made again, or its mapped item changed, since this attempt began"
+    elif standing.try_number is None:
+        reason = "its run was deleted, or it never began"
     else:
         reason = f"attempt {standing.try_number} has begun since"
     return StaleAttemptError(

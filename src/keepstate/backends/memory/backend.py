@@ -12,10 +12,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import Applied, Begun, Fence, HistoryPolicy, Outcome, Reading, Verdict
+from keepstate.backends.base import (
+    Applied,
+    Begun,
+    Fence,
+    HistoryPolicy,
+    Outcome,
+    Reading,
+    Verdict,
+    which_asset,
+)
 from keepstate.backends.memory.record import Record
 from keepstate.clock import DAY, to_datetime
-from keepstate.errors import BackendError, InvalidIdError
+from keepstate.errors import BackendError
 from keepstate.scope import (
     AssetInfo,
     AssetScope,
@@ -146,6 +155,9 @@ class MemoryBackend:
         with self._changing(request.scope, request.now) as record:
             if record.standing.deleted:
                 record.admit(None, request.now, request.history)
+            if record.standing.try_number is None:
+                # whatever ran before its run was deleted, this one is new
+                record.standing = replace(record.standing, attempt_id=None)
             standing = record.standing
             if standing.attempt_id == request.attempt_id and standing.try_number is not None:
                 # the answer to this very request was lost on the way
@@ -344,7 +356,7 @@ class MemoryBackend:
         with self._lock:
             found = self._find(scope)
             if isinstance(scope, AssetScope):
-                scope = self._settle_names(scope, found)
+                scope = _full_name(scope, found)
             record = replace(found.copy(), scope=scope) if found else Record(next(self._ids), scope, now, now)
             yield record
             if found is not None:
@@ -359,33 +371,10 @@ class MemoryBackend:
         record.admit(None, now, HistoryPolicy())
 
     def _find(self, scope: Scope) -> Record | None:
-        """Find a record; an asset's by whatever is known of it. Half a name stands for the other half too."""
         if not isinstance(scope, AssetScope):
             return self._records.get(scope)
-        by_name, by_uri = self._find_by_halves(scope)
-        return (by_uri or by_name) if scope.uri is not None else (by_name or by_uri)
-
-    def _find_by_halves(self, scope: AssetScope) -> tuple[Record | None, Record | None]:
-        name = scope.name if scope.name is not None else scope.uri
-        uri = scope.uri if scope.uri is not None else scope.name
-        assets = [(known, one) for known, one in self._records.items() if isinstance(known, AssetScope)]
-        by_name = next((one for known, one in assets if known.name == name), None)
-        by_uri = next((one for known, one in assets if known.uri == uri), None)
-        return by_name, by_uri
-
-    def _settle_names(self, scope: AssetScope, found: Record | None) -> AssetScope:
-        """Return name and uri as they are known from this request on."""
-        if scope.name is None or scope.uri is None:
-            known = found.scope if found else None
-            half = scope.name if scope.name is not None else scope.uri
-            return known if isinstance(known, AssetScope) else AssetScope(half, half)
-        by_name, by_uri = self._find_by_halves(scope)
-        if by_name and by_uri and by_name is not by_uri:
-            raise InvalidIdError(
-                f"{by_name.scope} has another uri, and the uri {scope.uri!r} belongs to {by_uri.scope}; "
-                "delete one of them, or name it as it is known"
-            )
-        return scope
+        known = which_asset(scope, [asset for asset in self._records if isinstance(asset, AssetScope)])
+        return self._records[known] if known else None
 
     def _done_before(self, session: Session | None) -> Applied | None:
         """Return the answer given before, where this request was applied before."""
@@ -404,6 +393,16 @@ class MemoryBackend:
         if session is not None:
             self._sessions[session.id] = (session.number, answer, now)
         return replace(answer, reset=record.reset)
+
+
+def _full_name(scope: AssetScope, found: Record | None) -> AssetScope:
+    """Return name and uri of an asset as they are known from this request on."""
+    if scope.name is not None and scope.uri is not None:
+        return scope
+    if found is not None and isinstance(found.scope, AssetScope):
+        return found.scope
+    half = scope.name if scope.name is not None else scope.uri
+    return AssetScope(half, half)
 
 
 def _run_info(scope: RunScope, record: Record) -> RunInfo:

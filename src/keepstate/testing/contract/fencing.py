@@ -1,0 +1,570 @@
+"""Fencing: whose writes count, for every verb and every order of attempts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from keepstate.errors import StaleAttemptError, VersionConflictError
+from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt, contents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepstate.accessors import TaskStateStore
+    from keepstate.store import StateStore
+
+ITEMS = ["a", "b"]
+DONE = {"position": 2, "total": 2, "done": True}
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A way to write. ``do`` gets the version at which ``n`` stands; the dicts say what is there afterwards."""
+
+    do: Callable[[TaskStateStore, int], object]
+    over_old: dict[str, Any]
+    over_nothing: dict[str, Any] = field(default_factory=dict)
+
+
+# `_write_old` leaves n = 1 (which was 0 before) and kept = "x"
+VERBS = {
+    "set": Verb(lambda tss, _: tss.set("n", 9), {"n": 9, "kept": "x"}, {"n": 9}),
+    "set_many": Verb(
+        lambda tss, _: tss.set_many({"n": 9, "m": 8}), {"n": 9, "m": 8, "kept": "x"}, {"n": 9, "m": 8}
+    ),
+    "set if_version": Verb(
+        lambda tss, version: tss.set("n", 9, if_version=version), {"n": 9, "kept": "x"}, {"n": 9}
+    ),
+    "update": Verb(lambda tss, _: tss.update("n", lambda n: n + 10, 0), {"n": 11, "kept": "x"}, {"n": 10}),
+    "increment": Verb(lambda tss, _: tss.increment("n", 5), {"n": 6, "kept": "x"}, {"n": 5}),
+    "delete": Verb(lambda tss, _: tss.delete("n"), {"kept": "x"}),
+    "clear": Verb(lambda tss, _: tss.clear(), {}),
+    "clear forget": Verb(lambda tss, _: tss.clear(forget=True), {}),
+    "restore": Verb(lambda tss, _: tss.restore("n", 1), {"n": 0, "kept": "x"}, {"n": 0}),
+    "checkpoint": Verb(
+        lambda tss, _: list(tss.checkpoint(ITEMS)),
+        {"n": 1, "kept": "x", "position": DONE},
+        {"position": DONE},
+    ),
+    "swap": Verb(lambda tss, _: tss.swap({"m": 8}, drop=["n"]), {"m": 8, "kept": "x"}, {"m": 8}),
+}
+
+READS: dict[str, Callable[[TaskStateStore], object]] = {
+    "get": lambda tss: tss.get("n"),
+    "entry": lambda tss: tss.entry("n"),
+    "entries": lambda tss: tss.entries(),
+    "items": lambda tss: tss.items(),
+    "get_many": lambda tss: tss.get_many(["n"]),
+    "history": lambda tss: tss.history("n"),
+}
+
+
+def _write_old(tss: TaskStateStore) -> TaskStateStore:
+    tss.set("n", 0)
+    tss.set("n", 1)
+    tss.set("kept", "x")
+    return tss
+
+
+# ------------------------------------------------------------------- who may write over what stands there
+
+
+def _same_accessor(store: StateStore) -> TaskStateStore:
+    return _write_old(attempt(store, 1, 1))
+
+
+def _same_attempt(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 2, 1))
+    return attempt(store, 2, 1)
+
+
+def _same_attempt_without_ids(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 2))
+    return attempt(store, 2)
+
+
+def _same_try_with_an_id_at_one_place_only(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 2, 1))
+    return attempt(store, 2)
+
+
+def _later_attempt(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 1, 1))
+    return attempt(store, 2, 2)
+
+
+def _later_attempt_without_ids(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 1))
+    return attempt(store, 2)
+
+
+def _much_later_attempt(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 1, 1))
+    return attempt(store, 11, 2)
+
+
+def _later_attempt_with_an_older_id(store: StateStore) -> TaskStateStore:
+    # ids made on hosts whose clocks differ: a higher try wins whatever they say
+    _write_old(attempt(store, 1, 5))
+    return attempt(store, 2, 4)
+
+
+def _same_try_made_again(store: StateStore) -> TaskStateStore:
+    # an engine that hands out a new id without raising the try number
+    _write_old(attempt(store, 2, 1))
+    return attempt(store, 2, 2)
+
+
+def _person(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 3, 3))
+    return attempt(store)
+
+
+def _attempt_after_a_person(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store))
+    return attempt(store, 1, 1)
+
+
+MAY_WRITE = [
+    _same_accessor,
+    _same_attempt,
+    _same_attempt_without_ids,
+    _same_try_with_an_id_at_one_place_only,
+    _later_attempt,
+    _later_attempt_without_ids,
+    _much_later_attempt,
+    _later_attempt_with_an_older_id,
+    _same_try_made_again,
+    _person,
+    _attempt_after_a_person,
+]
+
+
+# --------------------------------------------------------------------------- who has been superseded
+
+
+def _earlier_attempt(store: StateStore) -> TaskStateStore:
+    earlier = _write_old(attempt(store, 1, 1))
+    attempt(store, 2, 2).set("n", 1)
+    return earlier
+
+
+def _earlier_attempt_in_a_new_process(store: StateStore) -> TaskStateStore:
+    _earlier_attempt(store)
+    return attempt(store, 1, 1)
+
+
+def _earlier_attempt_without_ids(store: StateStore) -> TaskStateStore:
+    earlier = _write_old(attempt(store, 1))
+    attempt(store, 2).get("n")
+    return earlier
+
+
+def _earlier_attempt_that_never_wrote(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 3, 3))
+    return attempt(store, 2)
+
+
+def _latecomer_on_try_1(store: StateStore) -> TaskStateStore:
+    # its id is unknown, and older than the current one: it is no new run
+    _write_old(attempt(store, 2, 5))
+    return attempt(store, 1, 4)
+
+
+def _latecomer_on_the_same_try_1(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 1, 5))
+    return attempt(store, 1, 4)
+
+
+def _latecomer_on_a_later_same_try(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 2, 5))
+    return attempt(store, 2, 4)
+
+
+def _same_try_superseded_by_a_newer_id(store: StateStore) -> TaskStateStore:
+    earlier = _write_old(attempt(store, 2, 1))
+    attempt(store, 2, 2).get("n")
+    return earlier
+
+
+def _same_try_superseded_in_a_new_process(store: StateStore) -> TaskStateStore:
+    _same_try_superseded_by_a_newer_id(store)
+    return attempt(store, 2, 1)
+
+
+SUPERSEDED = [
+    _earlier_attempt,
+    _earlier_attempt_in_a_new_process,
+    _earlier_attempt_without_ids,
+    _earlier_attempt_that_never_wrote,
+    _latecomer_on_try_1,
+    _same_try_superseded_by_a_newer_id,
+    _same_try_superseded_in_a_new_process,
+]
+
+
+# ------------------------------------------------------------------- who belongs to an incarnation that is over
+
+
+def _attempt_of_the_earlier_run(store: StateStore) -> TaskStateStore:
+    earlier = attempt(store, 3, 3)
+    earlier.set("old", 1)
+    _write_old(attempt(store, 1, 9))
+    return earlier
+
+
+def _higher_try_of_the_earlier_run_in_a_new_process(store: StateStore) -> TaskStateStore:
+    _attempt_of_the_earlier_run(store)
+    return attempt(store, 3, 3)
+
+
+def _try_1_of_the_earlier_run_in_a_new_process(store: StateStore) -> TaskStateStore:
+    attempt(store, 1, 1).set("old", 1)
+    attempt(store, 2, 2).set("old", 2)
+    _write_old(attempt(store, 1, 9))
+    return attempt(store, 1, 1)
+
+
+def _higher_try_of_the_earlier_run_without_ids(store: StateStore) -> TaskStateStore:
+    # without an id it is known by the incarnation in which it registered
+    earlier = attempt(store, 3)
+    earlier.set("old", 1)
+    store.delete_run(DAG, RUN)
+    _write_old(attempt(store, 1))
+    return earlier
+
+
+def _attempt_whose_item_changed(store: StateStore) -> TaskStateStore:
+    earlier = attempt(store, 1, 1, item="x")
+    earlier.set("old", 1)
+    _write_old(attempt(store, 2, 2, item="y"))
+    return earlier
+
+
+def _attempt_of_a_deleted_run(store: StateStore) -> TaskStateStore:
+    earlier = _write_old(attempt(store, 2, 2))
+    store.delete_run(DAG, RUN)
+    return earlier
+
+
+def _attempt_of_a_deleted_run_without_ids(store: StateStore) -> TaskStateStore:
+    earlier = _write_old(attempt(store, 2))
+    store.delete_run(DAG, RUN)
+    return earlier
+
+
+def _attempt_of_a_deleted_run_in_a_new_process(store: StateStore) -> TaskStateStore:
+    _attempt_of_a_deleted_run(store)
+    return attempt(store, 2, 2)
+
+
+def _earlier_attempt_of_a_deleted_run(store: StateStore) -> TaskStateStore:
+    _attempt_of_a_deleted_run(store)
+    return attempt(store, 1, 1)
+
+
+def _attempt_of_a_deleted_run_that_a_person_wrote_to(store: StateStore) -> TaskStateStore:
+    earlier = _attempt_of_a_deleted_run(store)
+    _write_old(attempt(store))
+    return earlier
+
+
+def _same_attempt_in_a_new_process_after_that(store: StateStore) -> TaskStateStore:
+    _attempt_of_a_deleted_run_that_a_person_wrote_to(store)
+    return attempt(store, 2, 2)
+
+
+def _attempt_of_a_run_deleted_and_made_again(store: StateStore) -> TaskStateStore:
+    earlier = _attempt_of_a_deleted_run(store)
+    _write_old(attempt(store, 1, 9))
+    return earlier
+
+
+def _same_attempt_in_a_new_process_after_remaking(store: StateStore) -> TaskStateStore:
+    # its attempt rows went with the run; its older id still tells on it, on the same try
+    attempt(store, 1, 1).set("old", 1)
+    store.delete_run(DAG, RUN)
+    _write_old(attempt(store, 1, 9))
+    return attempt(store, 1, 1)
+
+
+OUTLIVED = [
+    _latecomer_on_the_same_try_1,
+    _latecomer_on_a_later_same_try,
+    _attempt_of_the_earlier_run,
+    _higher_try_of_the_earlier_run_in_a_new_process,
+    _try_1_of_the_earlier_run_in_a_new_process,
+    _higher_try_of_the_earlier_run_without_ids,
+    _attempt_whose_item_changed,
+    _attempt_of_a_deleted_run,
+    _attempt_of_a_deleted_run_without_ids,
+    _attempt_of_a_deleted_run_in_a_new_process,
+    _earlier_attempt_of_a_deleted_run,
+    _attempt_of_a_deleted_run_that_a_person_wrote_to,
+    _same_attempt_in_a_new_process_after_that,
+    _attempt_of_a_run_deleted_and_made_again,
+    _same_attempt_in_a_new_process_after_remaking,
+]
+
+
+# --------------------------------------------------------------------------------------- who starts empty
+
+
+def _run_made_again(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 2, 2))
+    return attempt(store, 1, 9)
+
+
+def _run_made_again_on_the_same_try(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 1, 1))
+    return attempt(store, 1, 9)
+
+
+def _mapped_item_changed(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 1, 1, item="x"))
+    return attempt(store, 2, 2, item="y")
+
+
+STARTS_EMPTY = [_run_made_again, _run_made_again_on_the_same_try, _mapped_item_changed]
+
+
+def _deleted_and_made_again(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 2, 2))
+    store.delete_run(DAG, RUN)
+    return attempt(store, 1, 9)
+
+
+def _deleted_and_made_again_without_ids(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 2))
+    store.delete_run(DAG, RUN)
+    return attempt(store, 1)
+
+
+def _deleted_and_written_by_a_person(store: StateStore) -> TaskStateStore:
+    _write_old(attempt(store, 2, 2))
+    store.delete_run(DAG, RUN)
+    return attempt(store)
+
+
+def _deleted_written_by_a_person_and_made_again(store: StateStore) -> TaskStateStore:
+    _deleted_and_written_by_a_person(store).delete("n")
+    return attempt(store, 1, 9)
+
+
+STARTS_FROM_NOTHING = [
+    _deleted_and_made_again,
+    _deleted_and_made_again_without_ids,
+    _deleted_and_written_by_a_person,
+    _deleted_written_by_a_person_and_made_again,
+]
+
+
+def _named(situation: Callable[..., object]) -> str:
+    return situation.__name__.strip("_")
+
+
+class Fencing(Ground):
+    """Every verb in every order of attempts."""
+
+    @pytest.mark.parametrize("verb", VERBS)
+    @pytest.mark.parametrize("situation", MAY_WRITE, ids=_named)
+    def test_the_current_attempt_a_later_one_and_a_person_may_write(
+        self, store: StateStore, situation: Callable[[StateStore], TaskStateStore], verb: str
+    ) -> None:
+        """And they go on from what stands there."""
+        writer = situation(store)
+        VERBS[verb].do(writer, _version_of_n(store))
+        assert _without_fingerprint(contents(store)) == VERBS[verb].over_old
+
+    @pytest.mark.parametrize("verb", VERBS)
+    @pytest.mark.parametrize("situation", [*SUPERSEDED, *OUTLIVED], ids=_named)
+    def test_a_stale_attempt_changes_nothing(
+        self, store: StateStore, situation: Callable[[StateStore], TaskStateStore], verb: str
+    ) -> None:
+        """It gets a ``StaleAttemptError``, and entries, history, attempts and lists are as they were."""
+        writer = situation(store)
+        version = _version_of_n(store)
+        before = _everything(store)
+        with pytest.raises(StaleAttemptError, match="may not go on"):
+            VERBS[verb].do(writer, version)
+        assert _everything(store) == before
+
+    @pytest.mark.parametrize("verb", VERBS)
+    @pytest.mark.parametrize("situation", [*STARTS_EMPTY, *STARTS_FROM_NOTHING], ids=_named)
+    def test_a_new_incarnation_starts_empty(
+        self, store: StateStore, situation: Callable[[StateStore], TaskStateStore], verb: str
+    ) -> None:
+        """Whatever it does first, it does over nothing; what was there is in the history, or erased with its run."""
+        writer = situation(store)
+        if verb == "set if_version":
+            with pytest.raises(VersionConflictError):
+                VERBS[verb].do(writer, 2)
+            assert dict(writer.items()) == {}
+            VERBS[verb].do(writer, 0)
+        elif verb == "restore" and situation in STARTS_FROM_NOTHING:
+            with pytest.raises(LookupError):
+                VERBS[verb].do(writer, 0)
+            return
+        else:
+            VERBS[verb].do(writer, 0)
+        assert _without_fingerprint(contents(store)) == VERBS[verb].over_nothing
+        kept = [version.action for version in attempt(store).history("kept")]
+        assert kept == (
+            [] if situation in STARTS_FROM_NOTHING or verb == "clear forget" else ["reset", "set"]
+        )
+
+    @pytest.mark.parametrize("read", READS)
+    @pytest.mark.parametrize("situation", [*STARTS_EMPTY, *STARTS_FROM_NOTHING], ids=_named)
+    def test_a_new_incarnation_reads_nothing(
+        self, store: StateStore, situation: Callable[[StateStore], TaskStateStore], read: str
+    ) -> None:
+        """Also where reading is the first it does."""
+        reader = situation(store)
+        READS[read](reader)
+        assert dict(reader.items()) == {}
+        assert contents(store) == {}
+
+    @pytest.mark.parametrize("read", READS)
+    def test_reading_registers_an_attempt(self, store: StateStore, read: str) -> None:
+        """Once a later attempt has read anything, an earlier one may not write any more."""
+        earlier = attempt(store, 1, 1)
+        earlier.set("n", 0)
+        READS[read](attempt(store, 2, 2))
+        with pytest.raises(StaleAttemptError, match="attempt 2 has begun"):
+            earlier.set("n", 1)
+        assert contents(store) == {"n": 0}
+
+    @pytest.mark.parametrize("read", READS)
+    def test_reading_registers_an_attempt_in_an_empty_task_instance(
+        self, store: StateStore, read: str
+    ) -> None:
+        """Also where no attempt has written anything yet, so that a latecomer never writes first."""
+        READS[read](attempt(store, 2))
+        with pytest.raises(StaleAttemptError):
+            attempt(store, 1).set("n", 1)
+        assert contents(store) == {}
+
+    def test_making_an_accessor_registers_nothing(self, store: StateStore) -> None:
+        """Only its first use does."""
+        earlier = attempt(store, 1, 1)
+        attempt(store, 2, 2)
+        earlier.set("n", 0)
+        assert [one.try_number for one in store.attempts(DAG, RUN, TASK)] == [1]
+
+    @pytest.mark.parametrize("read", READS)
+    @pytest.mark.parametrize("situation", SUPERSEDED, ids=_named)
+    def test_a_superseded_attempt_still_reads(
+        self, store: StateStore, situation: Callable[[StateStore], TaskStateStore], read: str
+    ) -> None:
+        """It sees what everybody sees, so that it can find out, and registers nothing by it."""
+        reader = situation(store)
+        before = _everything(store)
+        assert _plain(READS[read](reader)) == _plain(READS[read](attempt(store)))
+        assert _everything(store) == before
+
+    @pytest.mark.parametrize("read", READS)
+    @pytest.mark.parametrize("situation", OUTLIVED, ids=_named)
+    def test_an_attempt_whose_incarnation_is_over_does_not_read(
+        self, store: StateStore, situation: Callable[[StateStore], TaskStateStore], read: str
+    ) -> None:
+        """What it would find is another run's or another item's."""
+        reader = situation(store)
+        before = _everything(store)
+        with pytest.raises(StaleAttemptError):
+            READS[read](reader)
+        assert _everything(store) == before
+
+    def test_a_person_reads_without_a_trace(self, store: StateStore) -> None:
+        """Reading a task instance that there is not makes none."""
+        person = attempt(store)
+        for read in READS.values():
+            read(person)
+        assert store.runs() == []
+        assert store.task_instances(DAG, RUN) == []
+
+    def test_the_error_tells_what_happened(self, store: StateStore) -> None:
+        """It knows both attempts, names the task instance, and says what to do."""
+        earlier = attempt(store, 1, 1)
+        earlier.set("n", 0)
+        attempt(store, 4, 4).get("n")
+        with pytest.raises(StaleAttemptError) as caught:
+            earlier.set("n", 1)
+        assert (caught.value.try_number, caught.value.current_try_number) == (1, 4)
+        assert str(SCOPE) in str(caught.value)
+        assert "attempt 4 has begun since; let this process end" in str(caught.value)
+
+    def test_the_error_tells_of_a_deleted_run(self, store: StateStore) -> None:
+        """And of a task instance that was made again."""
+        earlier = attempt(store, 1, 1)
+        earlier.set("n", 0)
+        store.delete_run(DAG, RUN)
+        with pytest.raises(StaleAttemptError, match="its run was deleted"):
+            earlier.set("n", 1)
+        attempt(store, 1, 9).set("n", 0)
+        with pytest.raises(StaleAttemptError, match="was made again"):
+            earlier.set("n", 1)
+
+    def test_ids_that_are_no_uuid7_are_told_apart(self, store: StateStore) -> None:
+        """An engine's ids may be anything: one try has one id, the known one is stale once another has begun."""
+        first = store.task(DAG, RUN, TASK, try_number=1, attempt_id="aaa")
+        first.set("n", 0)
+        store.task(DAG, RUN, TASK, try_number=1, attempt_id="zzz").set("n", 1)
+        with pytest.raises(StaleAttemptError):
+            first.set("n", 2)
+        with pytest.raises(StaleAttemptError):
+            store.task(DAG, RUN, TASK, try_number=1, attempt_id="aaa").set("n", 2)
+        assert contents(store) == {"n": 1}
+
+    def test_each_task_instance_has_its_own_attempts(self, store: StateStore) -> None:
+        """A later attempt of one map index, task or run makes nothing stale in another."""
+        mapped = [attempt(store, 1, index + 1, map_index=index) for index in range(3)]
+        attempt(store, 5, 9, map_index=1).set("n", 5)
+        mapped[0].set("n", 0)
+        mapped[2].set("n", 2)
+        with pytest.raises(StaleAttemptError):
+            mapped[1].set("n", 1)
+
+    def test_incarnations_follow_each_other(self, store: StateStore) -> None:
+        """A run made again and again: each starts empty, each knows its own attempts, and all before are stale."""
+        accessors: list[TaskStateStore] = []
+        for number in range(1, 5):
+            first, second = attempt(store, 1, 10 * number), attempt(store, 2, 10 * number + 1)
+            assert first.get("n") is None
+            first.set("n", number)
+            assert second.get("n") == number
+            for stale in [*accessors, first]:
+                with pytest.raises(StaleAttemptError):
+                    stale.set("n", 0)
+            accessors += [first, second]
+        assert contents(store) == {"n": 4}
+        incarnations = [(one.incarnation, one.try_number) for one in store.attempts(DAG, RUN, TASK)]
+        assert incarnations == [(4, 2), (4, 1), (3, 2), (3, 1), (2, 2), (2, 1), (1, 2), (1, 1)]
+
+
+def _version_of_n(store: StateStore) -> int:
+    entry = attempt(store).entry("n")
+    return entry.version if entry else 0
+
+
+def _everything(store: StateStore) -> list[Any]:
+    person = attempt(store)
+    return [
+        person.entries(),
+        [person.history(key) for key in ("n", "kept", "old", "m", "position")],
+        store.attempts(DAG, RUN, TASK),
+        store.task_instances(DAG, RUN),
+        store.runs(),
+    ]
+
+
+def _without_fingerprint(found: dict[str, Any]) -> dict[str, Any]:
+    if "position" in found:
+        del found["position"]["fingerprint"]
+    return found
+
+
+def _plain(found: object) -> object:
+    return list(found) if isinstance(found, type({}.items())) else found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.progress_bar import ProgressBar
@@ -68,7 +70,7 @@ class Screen:
         reached = resumed_at
         columns = (
             TextColumn("  [dim]·[/] attempt {task.fields[attempt]}"),
-            BarColumn(bar_width=44, complete_style=_ACCENT, finished_style="green"),
+            BarColumn(bar_width=30, complete_style=_ACCENT, finished_style="green"),
             MofNCompleteColumn(),
             TextColumn("[dim]{task.description}[/]"),
         )
@@ -105,19 +107,20 @@ class Screen:
 
 
 def _table(outcomes: Sequence[Outcome]) -> Table:
-    table = Table(title="What happened", title_justify="left", title_style="bold", header_style="dim")
-    for heading, justify in (
-        ("story", "left"),
-        ("attempts", "right"),
-        ("done", "left"),
-        ("done twice", "right"),
-    ):
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    table = Table(
+        title="What happened",
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("story")
+    for heading in ("attempts", "submissions", "pages", "read twice", "kept"):
+        table.add_column(heading, justify="right")
     for outcome in outcomes:
-        style = "green" if outcome.kept else "bold red"
-        table.add_row(
-            outcome.story, str(outcome.attempts), outcome.work, Text(str(outcome.twice), style=style)
-        )
+        verdict = Text("✓", style="bold green") if outcome.kept else Text("✗", style="bold red")
+        figures = (outcome.attempts, outcome.submissions, outcome.pages, outcome.read_twice)
+        table.add_row(outcome.story, *("-" if figure is None else str(figure) for figure in figures), verdict)
     return table
 
 
@@ -135,7 +138,10 @@ def picture(outcomes: Sequence[Outcome], pages: Sequence[tuple[int, int, int]], 
         console.print(grid)
     console.print()
     console.print(_table(outcomes))
-    console.save_svg(str(path), title="a task that is killed and carries on")
+    svg = console.export_svg(title="a task that is killed and carries on")
+    # Rich's template asks a font server; the reader's own monospace does as well, without a network
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    path.write_text(svg, encoding="utf-8")
 
 
 def _remark(begin: int, end: int, total: int) -> Text:

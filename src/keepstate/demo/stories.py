@@ -32,19 +32,14 @@ _GLANCE = 0.03
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened in a story, as it was counted. ``work`` says what was done, ``twice`` how often it was done again."""
+    """What happened in a story, as it was counted; ``kept`` says whether that is what keepstate promises."""
 
     story: str
     attempts: int
-    work: str
-    twice: int
-    allowed: int
-    result: Any
-
-    @property
-    def kept(self) -> bool:
-        """Whether nothing was done again beyond the item in flight."""
-        return self.twice <= self.allowed
+    kept: bool
+    submissions: int | None = None
+    pages: int | None = None
+    read_twice: int | None = None
 
 
 class _Stage:
@@ -123,6 +118,10 @@ def tell(*, svg: Path | None = None) -> int:
     return 0 if all(outcome.kept for outcome in outcomes) else 1
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 def _ssh_job(stage: _Stage, server: SSHServer, show: screen.Screen) -> Outcome:
     known_hosts = stage.folder / "known_hosts"
     known_hosts.write_text(f"[{server.host}]:{server.port} {server.host_key}\n", encoding="utf-8")
@@ -133,7 +132,7 @@ def _ssh_job(stage: _Stage, server: SSHServer, show: screen.Screen) -> Outcome:
         "KEEPSTATE_DEMO_SSH_USER": server.user,
         "KEEPSTATE_DEMO_SSH_KEY": server.client_key,
     }
-    show.story(1, "A report on another machine", "started over SSH; the worker only waits for it")
+    show.story(1, "A report on another machine", "started over SSH, then waited for")
     with stage.worker("ssh_job") as first:
         _until(lambda: stage.remembered("ssh_job", "build_report", "remote_pid"), first, stage)
         pid = stage.remembered("ssh_job", "build_report", "remote_pid")
@@ -141,22 +140,20 @@ def _ssh_job(stage: _Stage, server: SSHServer, show: screen.Screen) -> Outcome:
         time.sleep(0.8)
         first.kill()
         first.wait()
-    show.killed("attempt 1 waits, and its worker is killed; the report goes on over there")
+    show.killed("while attempt 1 waits; the report goes on over there")
     with stage.worker("ssh_job") as second:
         show.waiting("attempt 2 finds the number and waits for the same process", second, _PATIENCE)
         stage.finish(second)
     launches = sum("nohup" in command for command in server.commands())
     result = (stage.folder / "report.txt").read_text(encoding="utf-8").strip()
-    show.good(f"the report is there: {result}; launched {launches} time")
+    show.good(f"the report is there: {result}; launched {_times(launches)}")
     attempts = stage.attempts("ssh_job", "build_report")
-    return Outcome("report over SSH", attempts, f"{launches} submission", launches - 1, 0, result)
+    return Outcome("report over SSH", attempts, kept=launches == 1, submissions=launches)
 
 
 def _pages(stage: _Stage, show: screen.Screen) -> Outcome:
     strike = random.randint(workers.PAGES // 3, workers.PAGES * 2 // 3)  # noqa: S311 - the moment is no secret
-    show.story(
-        2, f"{workers.PAGES} pages", "read one by one; the checkpoint remembers the last that was finished"
-    )
+    show.story(2, f"{workers.PAGES} pages", "with a checkpoint after each")
 
     def position() -> int:
         stored = stage.remembered("pages", "export_pages", "pages")
@@ -173,7 +170,7 @@ def _pages(stage: _Stage, show: screen.Screen) -> Outcome:
         first.wait()
         at = position()
         advance(at)
-    show.killed(f"killed after page {at}")
+    show.killed(f"after page {at}")
     with stage.worker("pages") as second, show.progress(2, workers.PAGES, resumed_at=at) as advance:
         while second.poll() is None:
             advance(position())
@@ -182,29 +179,23 @@ def _pages(stage: _Stage, show: screen.Screen) -> Outcome:
         advance(position())
     read = Counter((stage.folder / "pages.log").read_text(encoding="utf-8").split())
     twice = sum(count - 1 for count in read.values())
-    show.good(f"{len(read)} pages are there; read twice: {twice} (the page in flight may be)")
+    show.good(f"all {len(read)} pages are there; read twice: {twice} (only the one in flight may be)")
     attempts = stage.attempts("pages", "export_pages")
-    missing = workers.PAGES - len(read)
-    return Outcome(f"{workers.PAGES} pages", attempts, f"{len(read)} pages", twice + missing, 1, len(read))
+    kept = len(read) == workers.PAGES and twice <= 1
+    return Outcome(f"{workers.PAGES} pages", attempts, kept=kept, pages=len(read), read_twice=twice)
 
 
 def _submit_window(stage: _Stage, show: screen.Screen) -> Outcome:
-    show.story(
-        3, "The submit window", "the job is submitted, its id not yet stored, and the worker dies right there"
-    )
+    show.story(3, "The submit window", "killed after submitting, before the id is stored")
     with stage.worker("submit_window") as first:
         first.wait(_PATIENCE)
     cluster = SpoolJobSystem(stage.folder / "cluster")
     token = (cluster.submissions()[0].token or "")[:8]
-    show.killed(
-        f"killed between submitting and storing the id; the intent with token {token}… was stored before"
-    )
+    show.killed(f"in the window; only the intent with token {token}… is stored")
     with stage.worker("submit_window") as second:
-        show.waiting("attempt 2 asks the cluster for a job with that token", second, _PATIENCE)
+        show.waiting("attempt 2 asks the cluster for the job with that token", second, _PATIENCE)
         stage.finish(second)
     submissions = len(cluster.submissions())
-    show.good(f"found and waited for; submitted {submissions} time")
+    show.good(f"found it and waited for it; submitted {_times(submissions)}")
     attempts = stage.attempts("submit_window", "train_model")
-    return Outcome(
-        "killed while submitting", attempts, f"{submissions} submission", submissions - 1, 0, submissions
-    )
+    return Outcome("killed while submitting", attempts, kept=submissions == 1, submissions=submissions)

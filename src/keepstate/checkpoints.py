@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -12,7 +13,13 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from keepstate.awaitable import in_thread
 from keepstate.clock import SECOND, Clock
-from keepstate.errors import CheckpointMismatchError, InvalidInputError, InvalidTypeError
+from keepstate.errors import (
+    CheckpointMismatchError,
+    InvalidInputError,
+    InvalidTypeError,
+    KeepstateError,
+    StaleAttemptError,
+)
 
 T = TypeVar("T")
 
@@ -84,8 +91,13 @@ class Checkpoint(Generic[T]):
                 self._advance(fingerprint)
                 self._write_if_due()
             self._finished = True
-        finally:
+        except GeneratorExit:
+            self._flush_unheard()
+            return
+        except BaseException:
             self.flush()
+            raise
+        self.flush()
 
     async def __aiter__(self) -> AsyncIterator[T]:
         """Like iterating, for ``async for`` over a plain or an asynchronous source; the store never blocks the loop."""
@@ -102,13 +114,32 @@ class Checkpoint(Generic[T]):
                 self._advance(fingerprint)
                 await in_thread(self._write_if_due)
             self._finished = True
-        finally:
+        except GeneratorExit:
+            await in_thread(self._flush_unheard)
+            return
+        except BaseException:
             await in_thread(self.flush)
+            raise
+        await in_thread(self.flush)
 
     def flush(self) -> None:
         """Write the position if it is not written yet."""
-        if self._position != self._written or self._finished != self._finish_written:
+        if self._position == self._written and self._finished == self._finish_written:
+            return
+        try:
             self._write()
+        except StaleAttemptError:
+            # the position is a later attempt's to write now; a generator that ends after this has nothing to complain of
+            self._written, self._finish_written = self._position, self._finished
+            raise
+
+    def _flush_unheard(self) -> None:
+        """Write the position where a loop was left; nobody could catch what is raised here.
+
+        What could not be written is tried again, and told, when the accessor is flushed at the end of the attempt.
+        """
+        with contextlib.suppress(KeepstateError):
+            self.flush()
 
     def _open(self) -> Iterable[T] | AsyncIterable[T]:
         """Read the stored position and return the source, from there on if it can seek."""

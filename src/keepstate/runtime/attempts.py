@@ -1,0 +1,265 @@
+"""One held attempt: begun, kept alive by heartbeats, and ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from keepstate.backends.base import Begin, End, Fence, is_newer
+from keepstate.clock import SECOND
+from keepstate.errors import AlreadyRunningError, KeepstateError, StaleAttemptError
+from keepstate.runtime.liveness import Presence, presence_of, this_process
+from keepstate.store import new_attempt_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepstate.backends.base import Begun, HeldScope
+    from keepstate.store import StateStore
+
+log = logging.getLogger("keepstate.runtime")
+
+# longer than any clock counts: an attempt of this host is not judged by its heartbeats, but by its process
+_NO_LEASE = 2**62
+_GLANCE = 0.05
+_LONGEST_REASON = 2000
+
+
+@dataclass(frozen=True)
+class Displaced:
+    """A holder, as the store knows it: of an attempt that lives, and was taken over."""
+
+    host: str | None
+    pid: int | None
+    started: str | None
+
+    @property
+    def presence(self) -> Presence:
+        """What is known of its process now."""
+        return presence_of(self.host, self.pid, self.started)
+
+    def await_end(self, seconds: float) -> bool:
+        """Wait so long at most for its process to end; return whether it is known to have."""
+        deadline = time.monotonic() + seconds
+        while (there := self.presence is not Presence.GONE) and time.monotonic() < deadline:
+            time.sleep(_GLANCE)
+        return not there
+
+
+class HeldAttempt:
+    """An attempt of a task instance or run that this process carries out, from its beginning to its recorded end.
+
+    ``overtaken`` turns true when a heartbeat learns that a later attempt has begun; ``on_overtaken`` is then called once,
+    on the thread of the heartbeats.
+    """
+
+    def __init__(
+        self,
+        store: StateStore,
+        scope: HeldScope,
+        attempt_id: str,
+        begun: Begun,
+        displaced: Displaced | None,
+    ) -> None:
+        self.store = store
+        self.scope = scope
+        self.fence = Fence(begun.try_number, attempt_id, incarnation=begun.incarnation)
+        self.lost = begun.lost
+        self.displaced = displaced
+        self.overtaken = False
+        self.on_overtaken: Callable[[], None] | None = None
+        self._process = os.getpid()
+
+    @property
+    def try_number(self) -> int:
+        """The number of this attempt; numbers go on over restarts."""
+        return self.fence.try_number
+
+    @property
+    def attempt_id(self) -> str:
+        """The unique, time-ordered id of this attempt."""
+        return self.fence.attempt_id or ""
+
+    def check(self) -> None:
+        """Give a sign of life. Raises ``StaleAttemptError`` when a later attempt has begun."""
+        try:
+            self.store.backend.beat(self.scope, self.fence, now=self.store.clock())
+        except StaleAttemptError:
+            self.overtaken = True
+            raise
+
+    def beat(self) -> None:
+        """Give a sign of life; trouble is logged, as it is no reason to stop the work: the next beat may get through."""
+        try:
+            self.check()
+        except StaleAttemptError as exc:
+            log.warning("%s", exc)
+            _heart.release(self)
+            if self.on_overtaken is not None:
+                self.on_overtaken()
+        except KeepstateError as exc:
+            log.warning("No sign of life of %s could be stored, and it is tried again: %s", self.scope, exc)
+        except Exception:  # whatever it is, the other attempts' hearts must beat on
+            log.exception("No sign of life of %s could be stored, and it is tried again", self.scope)
+
+    def end(
+        self,
+        state: str,
+        *,
+        reason: str | None = None,
+        result: str | None = None,
+        arguments: str | None = None,
+        clear: bool = False,
+    ) -> None:
+        """Record the end, and let go. Raises ``StaleAttemptError``, with nothing changed, if a later attempt has begun.
+
+        A forked child that comes by does nothing: the attempt is its parent's.
+        """
+        if os.getpid() != self._process:
+            return
+        self.release()
+        store = self.store
+        store.backend.end(
+            End(
+                scope=self.scope,
+                fence=self.fence,
+                state=state,
+                now=store.clock(),
+                reason=reason and reason[:_LONGEST_REASON],
+                result=result,
+                arguments=arguments,
+                clear=clear,
+                history=store.history_policy,
+            )
+        )
+
+    def release(self) -> None:
+        """Stop the heartbeats, without recording an end."""
+        _heart.release(self)
+
+
+def begin(
+    store: StateStore,
+    scope: HeldScope,
+    *,
+    item: str | None = None,
+    take_over: bool = False,
+    hold: HeldAttempt | None = None,
+    guard: int | None = None,
+) -> HeldAttempt:
+    """Begin the next attempt of a task instance or run, and keep it alive until its `end`.
+
+    An attempt whose process is gone, on this host, is taken for lost at once; one on another host after the lease, whatever
+    the store's clock says of a process that lives on this one. ``hold`` is the attempt by which this process holds the run of
+    a task: for what an earlier holder left behind on another host the lease is waited for, and where the run was taken over,
+    its tasks are too. Raises ``AlreadyRunningError`` while a living process holds the scope, unless ``take_over`` is set.
+    """
+    attempt_id = new_attempt_id(store.clock)
+    request = Begin(
+        scope=scope,
+        attempt_id=attempt_id,
+        holder=this_process(guard),
+        now=store.clock(),
+        lease=_NO_LEASE,
+        item=item,
+        history=store.history_policy,
+    )
+    begun, displaced = _begin(store, request, hold, take_over=take_over)
+    attempt = HeldAttempt(store, scope, attempt_id, begun, displaced)
+    if begun.lost:
+        numbers = ", ".join(map(str, begun.lost))
+        fate = "was taken over" if displaced else "was lost: its process is gone"
+        log.warning("%s: attempt %s %s", scope, numbers, fate)
+    if begun.reset:
+        log.warning(
+            "%s starts without state: it is called with other arguments than the attempt that wrote it. "
+            "What was stored is in the history.",
+            scope,
+        )
+    _heart.hold(attempt)
+    return attempt
+
+
+def _begin(
+    store: StateStore, request: Begin, hold: HeldAttempt | None, *, take_over: bool
+) -> tuple[Begun, Displaced | None]:
+    """Ask the store, and where it says no, look whether the holder is still there: what the store can't see."""
+    lease = store.settings.lease
+    patience = time.monotonic() + lease / SECOND
+    displaced = None
+    while True:
+        request = replace(request, now=store.clock())
+        try:
+            return store.backend.begin(request), displaced
+        except AlreadyRunningError as held:
+            facts = vars(held)
+            seen = Fence(held.try_number or 0, facts.get("attempt_id"))
+            holder = Displaced(held.host, held.pid, facts.get("started"))
+            presence = holder.presence
+            inherited = hold is not None and is_newer(hold.attempt_id, seen.attempt_id) is True
+            if presence is Presence.GONE and seen != request.dead:
+                request = replace(request, dead=seen)
+            elif presence is Presence.ELSEWHERE and request.lease == _NO_LEASE:
+                request = replace(request, lease=lease)
+            elif presence is Presence.ENDING and time.monotonic() < patience:
+                time.sleep(_GLANCE)
+            elif (take_over or (inherited and hold is not None and hold.displaced)) and seen != request.dead:
+                request, displaced = replace(request, dead=seen), holder
+            elif inherited and presence is Presence.ELSEWHERE and time.monotonic() < patience:
+                time.sleep(_GLANCE)
+            else:
+                raise
+
+
+class _Heart:
+    """Beats for every attempt that this process holds, on one daemon thread that lasts as long as there are any."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew: a forked child has none of its parent's attempts, nor the thread."""
+        self._changed = threading.Condition()
+        self._due: dict[HeldAttempt, float] = {}
+        self._beating = False
+
+    def hold(self, attempt: HeldAttempt) -> None:
+        """Begin to beat for an attempt."""
+        with self._changed:
+            self._due[attempt] = time.monotonic() + attempt.store.settings.heartbeat
+            self._changed.notify()
+            if not self._beating:
+                self._beating = True
+                threading.Thread(target=self._beat, name="keepstate-heart", daemon=True).start()
+
+    def release(self, attempt: HeldAttempt) -> None:
+        """Stop beating for an attempt; does nothing if that was so already."""
+        with self._changed:
+            self._due.pop(attempt, None)
+            self._changed.notify()
+
+    def _beat(self) -> None:
+        while (attempt := self._next()) is not None:
+            attempt.beat()
+
+    def _next(self) -> HeldAttempt | None:
+        """Wait until a beat is due, and return for which attempt; ``None``, and the thread ends, when none is left."""
+        with self._changed:
+            while self._due:
+                attempt = min(self._due, key=self._due.__getitem__)
+                wait = self._due[attempt] - time.monotonic()
+                if wait <= 0:
+                    self._due[attempt] = time.monotonic() + attempt.store.settings.heartbeat
+                    return attempt
+                self._changed.wait(wait)
+            self._beating = False
+            return None
+
+
+_heart = _Heart()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_heart.forget)

@@ -1,0 +1,201 @@
+"""A command as a child process that ends with whoever supervises it, and the guard that sees to that.
+
+The command gets a session and process group of its own. When its supervisor dies, even by SIGKILL, the guard (a small
+shell, waiting for the end of a pipe) kills the command and hangs up on the rest of its group, as a closing terminal would:
+what was started with ``nohup`` or ``setsid`` lives on. The command begins only when the guard knows of it, so there is no
+moment at which it could be left behind; and an attempt counts as held until the guard is done (see `liveness`), so no
+other one begins beside the remains.
+
+PR_SET_PDEATHSIG was rejected: it is Linux's alone, reaches no grandchildren, and depends on the thread that forked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import subprocess
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+log = logging.getLogger("keepstate.runtime")
+
+_SHELL = "/bin/sh"
+
+# Reads the pid of the command, or an empty line when there is none. The pipe's end is the supervisor's: whatever command
+# is left is killed, and waited for.
+_GUARD = """
+trap '' HUP INT TERM
+child=
+while read -r line; do child=$line; done
+[ -n "$child" ] || exit 0
+kill -KILL "$child"
+kill -HUP "-$child"
+turns=0
+while kill -0 "$child" 2>/dev/null && [ $turns -lt 200 ]; do sleep 0.05; turns=$((turns + 1)); done
+"""
+
+# Waits for the word to go, and becomes the command; without the word, it ends.
+_START = 'read -r go <{source} && {close} exec "$@"'
+_DIGITS = 10
+
+TIMED_OUT = 124
+"""The exit code of a command that took too long, as ``timeout(1)`` has it."""
+
+
+class Guard:
+    """A process that outlives this one just long enough to end the command that runs; use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [_SHELL, "-c", _GUARD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+
+    @property
+    def pid(self) -> int:
+        """The guard's own process id."""
+        return self._process.pid
+
+    def watch(self, child: int | None) -> None:
+        """Name the command that is to end with this process, or none."""
+        assert self._process.stdin is not None  # noqa: S101 - it was asked for above
+        try:
+            self._process.stdin.write(f"{child or ''}\n".encode())
+            self._process.stdin.flush()
+        except OSError:
+            log.warning("The guard was killed: if this process is killed too, its command will run on")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # with nothing to watch, or whatever it watches when an exception came in between
+        with contextlib.suppress(OSError):
+            assert self._process.stdin is not None  # noqa: S101 - as above
+            self._process.stdin.close()
+        self._process.wait()
+
+
+class Child:
+    """A command that runs. `wait` returns its exit code; the other methods may be called from other threads meanwhile."""
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], guard: Guard, *, grace: float
+    ) -> None:
+        """Start the command, watched by ``guard``. ``grace`` is how many seconds it has to end when told to."""
+        self._guard = guard
+        self._grace = grace
+        # a signal handler may come in while this thread holds it
+        self._lock = threading.RLock()
+        self._over = False
+        self._killer: threading.Timer | None = None
+        self._timed_out = False
+        receiver, sender = _pipe()
+        try:
+            self._process = subprocess.Popen(
+                [_SHELL, "-c", _start_script(receiver), "keepstate", *command],
+                env=environment,
+                pass_fds=(receiver,),
+                start_new_session=True,
+            )
+            guard.watch(self._process.pid)
+            os.write(sender, b"go\n")
+        finally:
+            os.close(receiver)
+            os.close(sender)
+
+    def send(self, number: int) -> None:
+        """Pass a signal on to the command's process group; does nothing once it has ended."""
+        with self._lock:
+            if not self._over:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, number)
+
+    def stop(self) -> None:
+        """End the group: SIGTERM now, SIGKILL when the grace is over. Returns at once."""
+        self.send(signal.SIGTERM)
+        with self._lock:
+            if not self._over and self._killer is None:
+                self._killer = _timer(self._grace, lambda: self.send(signal.SIGKILL))
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the command's end and return its exit code, as a shell has it: 128 + n for signal n.
+
+        After ``timeout`` seconds it is stopped, and the code is `TIMED_OUT`.
+        """
+        clock = None if timeout is None else _timer(timeout, self._time_out)
+        try:
+            killed = self._await_end()
+        finally:
+            if clock is not None:
+                clock.cancel()
+        with self._lock:
+            self._over = True
+            if self._killer is not None:
+                self._killer.cancel()
+        self._guard.watch(None)
+        if killed or self._timed_out:
+            # what a command that ends by itself leaves running, it leaves on purpose
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL if self._timed_out else signal.SIGHUP)
+        code = self._process.wait()
+        if self._timed_out:
+            return TIMED_OUT
+        return code if code >= 0 else 128 - code
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether it was stopped because it took too long."""
+        return self._timed_out
+
+    def _time_out(self) -> None:
+        self._timed_out = True
+        self.stop()
+
+    def _await_end(self) -> bool:
+        """Wait until the command has ended, and return whether a signal ended it."""
+        if hasattr(os, "waitid"):
+            # it is not collected yet: its pid stays taken, and a signal to it can't hit a stranger
+            status = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            return status is not None and status.si_code != os.CLD_EXITED
+        return self._process.wait() < 0
+
+
+def _pipe() -> tuple[int, int]:
+    """Return a pipe whose reading end has a number that any shell can name, where one is free."""
+    receiver, sender = os.pipe()
+    low = fcntl.fcntl(receiver, fcntl.F_DUPFD_CLOEXEC, 3)
+    if low < receiver:
+        os.close(receiver)
+        return low, sender
+    os.close(low)
+    return receiver, sender
+
+
+def _start_script(receiver: int) -> str:
+    if receiver < _DIGITS:
+        return _START.format(source=f"&{receiver}", close=f"exec {receiver}<&- &&")
+    # dash knows descriptors of one digit alone; then this end of a closed pipe stays with the command
+    return _START.format(source=f"/dev/fd/{receiver}", close="")
+
+
+def _timer(seconds: float, function: Callable[[], None]) -> threading.Timer:
+    timer = threading.Timer(seconds, function)
+    timer.daemon = True
+    timer.start()
+    return timer

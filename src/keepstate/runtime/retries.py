@@ -1,0 +1,71 @@
+"""How often an attempt is followed by another, and after what pause."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from keepstate.errors import InvalidInputError, InvalidTypeError
+
+# Airflow's own bound: no pause is longer than a day
+_LONGEST_PAUSE = 86_400.0
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How many attempts may follow a failed one, and the pause before each, in seconds.
+
+    With a ``backoff`` the pause grows by that factor from one failure to the next, up to ``longest``.
+    """
+
+    retries: int = 0
+    delay: float = 0.0
+    backoff: float = 1.0
+    longest: float = _LONGEST_PAUSE
+
+    @classmethod
+    def of(
+        cls,
+        retries: int,
+        retry_delay: timedelta | float,
+        retry_exponential_backoff: bool | float,  # noqa: FBT001 - Airflow's name and types
+        max_retry_delay: timedelta | float | None,
+    ) -> RetryPolicy:
+        """Make a policy of Airflow's four parameters: seconds or timedeltas; ``True`` doubles, a number is the factor.
+
+        Raises ``InvalidInputError`` and ``InvalidTypeError`` naming the parameter.
+        """
+        if type(retries) is not int:
+            raise InvalidTypeError(f"retries must be a whole number, not {retries!r:.80}", path="retries")
+        if retries < 0:
+            raise InvalidInputError(f"retries must be 0 or more, not {retries}")
+        backoff = 2.0 if retry_exponential_backoff is True else retry_exponential_backoff or 1.0
+        if not isinstance(backoff, (int, float)):
+            raise InvalidTypeError(
+                f"retry_exponential_backoff must be True, False or a factor, not {backoff!r:.80}",
+                path="retry_exponential_backoff",
+            )
+        if not 1 <= backoff < float("inf"):
+            raise InvalidInputError(f"retry_exponential_backoff must be a factor of 1 or more, not {backoff}")
+        longest = _LONGEST_PAUSE if max_retry_delay is None else seconds("max_retry_delay", max_retry_delay)
+        return cls(retries, seconds("retry_delay", retry_delay), float(backoff), longest)
+
+    def pause_after(self, failures: int) -> float:
+        """Return the seconds to wait after so many failures in a row."""
+        if self.backoff == 1:
+            return self.delay
+        try:
+            return float(min(self.delay * self.backoff ** (failures - 1), self.longest))
+        except OverflowError:
+            return self.longest
+
+
+def seconds(name: str, value: timedelta | float) -> float:
+    """Return a duration in seconds; refuse a negative one, naming the parameter."""
+    # pendulum's durations are timedeltas
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise InvalidTypeError(f"{name} must be a timedelta or seconds, not {value!r:.80}", path=name)
+    if not 0 <= number < float("inf"):
+        raise InvalidInputError(f"{name} must be zero or longer, not {value!r}")
+    return float(number)

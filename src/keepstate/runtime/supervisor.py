@@ -1,0 +1,361 @@
+"""`keepstate run`: start a program again when it fails, is killed or hangs, and give it a memory that lasts.
+
+Who holds what. The supervisor holds the task instance that the command is: it begins and ends its attempts, and the program
+uses the store as that attempt. Unless both a run id and a task id are given, the command is the run, and the supervisor
+holds that too and records how it ended; with both, the command is one task of a run that it may share with others at the same
+time. A ``@task`` in the program is a task instance of its own in the same run, held by the program's process.
+Inside a supervised program, a `keepstate run` that names neither dag nor run is a task of the run around it.
+
+This module is imported by each `keepstate run`, so it imports little.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from keepstate.clock import SECOND
+from keepstate.errors import InvalidInputError, InvalidTypeError, KeepstateError
+from keepstate.runtime.attempts import begin
+from keepstate.runtime.commands import Child, Guard
+from keepstate.runtime.names import program_name
+from keepstate.runtime.retries import RetryPolicy, seconds
+from keepstate.runtime.runs import hold_run
+from keepstate.scope import RunScope, TaskScope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import FrameType
+
+    from keepstate.runtime.attempts import HeldAttempt
+    from keepstate.store import StateStore
+
+log = logging.getLogger("keepstate.runtime")
+
+RETRY_DELAY = timedelta(seconds=10)
+"""The pause between attempts where none is given."""
+
+GRACE = timedelta(seconds=10)
+"""How long a command that is told to end has, until it is killed."""
+
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""The signals that are passed on to the command. After one of them no further attempt begins."""
+
+# as a shell has it, the exit code of what signal n ended is so much more than n
+_KILLED = 128
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened, for whoever tells people. ``str(event)`` is one line.
+
+    ``kind`` is ``began``, ``lost`` (an earlier attempt), ``succeeded``, ``failed``, ``waiting`` (for the next attempt),
+    ``exhausted``, ``stopped`` (by a signal) or ``already_succeeded``.
+    """
+
+    kind: str
+    scope: TaskScope
+    text: str
+    try_number: int | None = None
+    returncode: int | None = None
+    delay: float | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def supervise(  # noqa: PLR0913 - as many as `keepstate run` has options
+    store: StateStore,
+    command: Sequence[str],
+    *,
+    dag_id: str | None = None,
+    run_id: str | None = None,
+    task_id: str | None = None,
+    map_index: int = -1,
+    retries: int = 0,
+    retry_delay: timedelta | float = RETRY_DELAY,
+    retry_exponential_backoff: bool | float = False,
+    max_retry_delay: timedelta | float | None = None,
+    timeout: timedelta | float | None = None,
+    take_over: bool = False,
+    grace: timedelta | float = GRACE,
+    url: str | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> int:
+    """Run ``command``, again and again until it succeeds or its ``retries`` are used up; return its last exit code.
+
+    The code is a shell's: 128 + n when signal n ended it, 126 or 127 when it could not be started; 124 when it took longer
+    than ``timeout`` (then its process group is ended by SIGTERM, and after ``grace`` by SIGKILL). A command that has succeeded
+    in the named run before is not run again: 0. Retries count per call of this function, try numbers go on.
+
+    ``dag_id`` and ``task_id`` default to the program's name; without a ``run_id`` the newest unfinished run of the dag goes on,
+    else a new one begins. The command finds its task instance in ``KEEPSTATE_*`` variables, and the store at ``url``, if one is
+    given, in ``KEEPSTATE_URL``. It has a process group of its own, and ends with this process, even when that is killed.
+
+    SIGTERM, SIGINT and SIGHUP are passed on, and end the retries, where this runs on the main thread.
+
+    Raises ``AlreadyRunningError`` while a living process holds the task instance or run (unless ``take_over`` is set), and
+    ``StaleAttemptError`` when another start has taken over; the command has been ended then.
+    """
+    job = _Job(
+        store,
+        list(command),
+        policy=RetryPolicy.of(retries, retry_delay, retry_exponential_backoff, max_retry_delay),
+        timeout=None if timeout is None else seconds("timeout", timeout),
+        grace=seconds("grace", grace),
+        url=url,
+        on_event=on_event,
+    )
+    place = _Place.of(store, command, dag_id, run_id, task_id, map_index)
+    with Guard() as guard, _Signals(job):
+        if not place.is_run:
+            return job.run(place.scope(), guard, take_over=take_over)
+        run = hold_run(store, place.dag_id, place.run_id, take_over=take_over, guard=guard.pid)
+        run.on_overtaken = job.end_command
+        state, reason = "failed", None
+        try:
+            assert isinstance(run.scope, RunScope)  # noqa: S101 - hold_run holds nothing else
+            scope = place.scope(run.scope.run_id)
+            code = job.run(scope, guard, take_over=take_over, hold=run)
+            state, reason = ("success", None) if code == 0 else ("failed", f"{scope.task_id} failed")
+        except BaseException as exc:
+            reason = f"{type(exc).__name__}: {exc}"
+            raise
+        finally:
+            _end(run, state, reason)
+        return code
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Which task instance a command is, and whether it is the run as well. A missing run id is to be chosen."""
+
+    dag_id: str
+    run_id: str | None
+    task_id: str
+    map_index: int
+    is_run: bool
+
+    @classmethod
+    def of(
+        cls,
+        store: StateStore,
+        command: Sequence[str],
+        dag_id: str | None,
+        run_id: str | None,
+        task_id: str | None,
+        map_index: int,
+    ) -> _Place:
+        around = store.settings
+        name = program_name(command)
+        if dag_id is None and run_id is None and around.dag_id and around.run_id and around.try_number:
+            place = cls(around.dag_id, around.run_id, task_id or name, map_index, is_run=False)
+            if (place.task_id, map_index) == (around.task_id, around.map_index):
+                raise InvalidInputError(
+                    f"{place.scope()} is the command that this one is part of; give this one a --task-id of its own"
+                )
+        else:
+            is_run = run_id is None or task_id is None
+            place = cls(dag_id or name, run_id, task_id or name, map_index, is_run)
+        place.scope("any")
+        return place
+
+    def scope(self, run_id: str | None = None) -> TaskScope:
+        """Return the task instance."""
+        return TaskScope(self.dag_id, run_id or self.run_id or "", self.task_id, self.map_index)
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How a command ended: its exit code, and what is to be told of it."""
+
+    code: int
+    told: str
+
+
+class _Job:
+    """A command that is run as often as it takes."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        command: list[str],
+        *,
+        policy: RetryPolicy,
+        timeout: float | None,
+        grace: float,
+        url: str | None,
+        on_event: Callable[[Event], None] | None,
+    ) -> None:
+        if not command or not all(isinstance(word, str) for word in command):
+            raise InvalidTypeError(
+                f"the command must be a list of words, not {command!r:.80}", path="command"
+            )
+        self._store = store
+        self._command = command
+        self._policy = policy
+        self._timeout = timeout
+        self._grace = grace
+        self._url = url
+        self._on_event = on_event
+        self._child: Child | None = None
+        self._stopped: int | None = None
+        self._wake = threading.Event()
+
+    def run(self, scope: TaskScope, guard: Guard, *, take_over: bool, hold: HeldAttempt | None = None) -> int:
+        """Run attempts until one succeeds or none is left; return the exit code of the last."""
+        if self._store.backend.outcome(scope) is not None:
+            text = f"{scope} has already succeeded, and is not run again"
+            self._tell("already_succeeded", scope, text, returncode=0)
+            return 0
+        failures = 0
+        while self._stopped is None:
+            if hold is not None:
+                hold.check()
+            attempt = begin(self._store, scope, take_over=take_over, hold=hold, guard=guard.pid)
+            ended = self._attempt(attempt, scope, guard)
+            number = attempt.try_number
+            if ended.code == 0:
+                attempt.end("success", clear=self._store.settings.clear_on_success)
+                self._tell("succeeded", scope, f"attempt {number} succeeded", number, 0)
+                return 0
+            failures += 1
+            take_over = False
+            last = failures > self._policy.retries or self._stopped is not None
+            # a later attempt's beginning ends it all here
+            attempt.end("failed" if last else "up_for_retry", reason=ended.told)
+            self._tell("failed", scope, f"attempt {number} failed: {ended.told}", number, ended.code)
+            if last or not self._wait(scope, failures):
+                self._give_up(scope, number, ended.code)
+                return ended.code
+        self._give_up(scope, None, None)
+        return _KILLED + self._stopped
+
+    def pass_on(self, number: int) -> None:
+        """Pass a signal on to the command, and begin no further attempt."""
+        self._stopped = number
+        self._wake.set()
+        if self._child is not None:
+            self._child.send(number)
+
+    def end_command(self) -> None:
+        """End the command that runs, if one does."""
+        child = self._child
+        if child is not None:
+            child.stop()
+
+    def _attempt(self, attempt: HeldAttempt, scope: TaskScope, guard: Guard) -> _Ended:
+        """Run the command once, as ``attempt``."""
+        number = attempt.try_number
+        for lost in attempt.lost:
+            fate = "was taken over" if attempt.displaced else "was lost: its process is gone"
+            self._tell("lost", scope, f"attempt {lost} of {scope} {fate}", lost)
+        try:
+            if attempt.displaced is not None:
+                # its supervisor ends its command when the next heartbeat tells it
+                attempt.displaced.await_end(self._store.settings.lease / SECOND)
+            self._tell("began", scope, f"attempt {number} of {scope}", number)
+            child = Child(self._command, self._environment(attempt, scope), guard, grace=self._grace)
+            self._child = child
+            attempt.on_overtaken = self.end_command
+            if attempt.overtaken:
+                child.stop()
+            if self._stopped is not None:
+                child.send(self._stopped)
+            code = child.wait(self._timeout)
+        except BaseException as exc:
+            # the guard ends the command
+            _end(attempt, "failed", f"{type(exc).__name__}: {exc}")
+            raise
+        finally:
+            self._child = None
+            attempt.on_overtaken = None
+        told = f"it took longer than {self._timeout:g} s" if child.timed_out else _told(code)
+        if self._stopped is not None:
+            told += f", after {signal.Signals(self._stopped).name} was passed on"
+        return _Ended(code, told)
+
+    def _environment(self, attempt: HeldAttempt, scope: TaskScope) -> dict[str, str]:
+        environment = {
+            **os.environ,
+            "KEEPSTATE_DAG_ID": scope.dag_id,
+            "KEEPSTATE_RUN_ID": scope.run_id,
+            "KEEPSTATE_TASK_ID": scope.task_id,
+            "KEEPSTATE_MAP_INDEX": str(scope.map_index),
+            "KEEPSTATE_TRY_NUMBER": str(attempt.try_number),
+            "KEEPSTATE_ATTEMPT_ID": attempt.attempt_id,
+        }
+        if self._url is not None:
+            environment["KEEPSTATE_URL"] = self._url
+        return environment
+
+    def _wait(self, scope: TaskScope, failures: int) -> bool:
+        """Wait until the next attempt is due; return whether it is still wanted."""
+        pause = self._policy.pause_after(failures)
+        retry = f"retry {failures} of {self._policy.retries}"
+        self._tell("waiting", scope, f"next attempt in {pause:g} s ({retry})", delay=pause)
+        return not self._wake.wait(pause)
+
+    def _give_up(self, scope: TaskScope, number: int | None, code: int | None) -> None:
+        if self._stopped is not None:
+            name = signal.Signals(self._stopped).name
+            self._tell("stopped", scope, f"stopped by {name}: no further attempt", number, code)
+        else:
+            self._tell("exhausted", scope, f"no retry left of {self._policy.retries}", number, code)
+
+    def _tell(
+        self,
+        kind: str,
+        scope: TaskScope,
+        text: str,
+        try_number: int | None = None,
+        returncode: int | None = None,
+        delay: float | None = None,
+    ) -> None:
+        if self._on_event is not None:
+            self._on_event(Event(kind, scope, text, try_number, returncode, delay))
+
+
+class _Signals:
+    """Passes signals on while its block lasts. One that is ignored (`nohup`) stays ignored."""
+
+    def __init__(self, job: _Job) -> None:
+        self._job = job
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in PASSED_ON:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._handle)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self._job.pass_on(number)
+
+
+def _end(attempt: HeldAttempt, state: str, reason: str | None) -> None:
+    """Record an end where something else is on its way out already."""
+    try:
+        attempt.end(state, reason=reason)
+    except KeepstateError as exc:
+        log.warning("The end of %s could not be stored: %s", attempt.scope, exc)
+
+
+def _told(code: int) -> str:
+    if code > _KILLED:
+        try:
+            return f"it was ended by {signal.Signals(code - _KILLED).name}"
+        except ValueError:
+            pass
+    return f"exit code {code}"

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+# tells "not given" from True, for the sake of Airflow's default_args
+_UNSET: Any = object()
+
+
 class ResumeAction(str, Enum):
     """What to do about the external job."""
 
@@ -46,10 +50,18 @@ class _Memory:
 
     @property
     def token(self) -> str | None:
-        """The token of the submission, unless somebody deleted the id of a submitted job: that asks for a new one."""
+        """The token of the submission, whatever became of it."""
         token = self.submission.get("token")
-        dropped = self.external_id is None and self.submission.get("state") == "submitted"
-        return token if isinstance(token, str) and not dropped else None
+        return token if isinstance(token, str) else None
+
+    @property
+    def pending_token(self) -> str | None:
+        """The token of a submission that was intended, and whose id never came back.
+
+        A submitted job without an id is one whose id somebody deleted: that asks for a new submission.
+        """
+        settled = self.external_id is not None or self.submission.get("state") == "submitted"
+        return None if settled else self.token
 
 
 class ResumableJobMixin(ABC):
@@ -72,15 +84,39 @@ class ResumableJobMixin(ABC):
     """The key under which the external id is stored. Renaming it on a deployed class loses jobs in flight."""
 
     submission_token: str | None = None
-    """A UUID made once for each submission, the same on every retry until the job has failed for good."""
+    """A UUID made once for each submission, the same on every retry until the job has failed for good.
+
+    `submit_job` always has one. It is ``None`` before there is a submission, and for a job that something other than
+    keepstate submitted.
+    """
 
     durable: bool = True
     """Whether the store is used at all."""
 
-    def __init__(self, *args: Any, durable: bool = True, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, durable: bool = _UNSET, **kwargs: Any) -> None:
         """Pass everything on to the operator. ``durable=False`` turns the store off, and nothing else."""
         super().__init__(*args, **kwargs)
+        if durable is _UNSET:
+            # where Airflow wraps a class's own __init__, it hands over the defaults of the DAG and of the task group
+            durable = (kwargs.get("default_args") or {}).get("durable", True)
         self.durable = durable
+
+    # what Airflow's wrapper notes of the parameters it saw: by this, `Operator.partial(durable=...)` is admitted
+    __init__.__dict__["_BaseOperatorMeta__param_names"] = frozenset({"durable"})
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let Airflow wrap the ``__init__`` of an operator that leaves it to this mixin.
+
+        Airflow wraps what a class defines itself, and needs the outermost one wrapped. It is told by its metaclass, so
+        nothing of it is imported here, and a plain class stays as it is.
+        """
+        super().__init_subclass__(**kwargs)
+        if hasattr(type(cls), "_apply_defaults") and cls.__init__ is ResumableJobMixin.__init__:
+
+            def __init__(self: ResumableJobMixin, *, durable: bool = _UNSET, **kwargs: Any) -> None:  # noqa: N807
+                ResumableJobMixin.__init__(self, durable=durable, **kwargs)
+
+            cls.__init__ = __init__  # type: ignore[method-assign, assignment]
 
     # ------------------------------------------------------------------------------------ yours to write
 
@@ -121,6 +157,8 @@ class ResumableJobMixin(ABC):
         if decision.action is ResumeAction.SUBMIT:
             self.prepare_submission(context)
             external_id = self.submit_job(context)
+            # said before it is stored: should storing fail, the log still tells which job is running
+            _log(self).info("Submitted job %s, with the token %s", external_id, self.submission_token)
             self.record_submission(context, external_id)
         if decision.action is not ResumeAction.ALREADY_SUCCEEDED:
             self.poll_until_complete(external_id, context)
@@ -132,34 +170,40 @@ class ResumableJobMixin(ABC):
         A job that is found by its token is recorded. After ``SUBMIT``, call `prepare_submission`, submit, and hand the id
         to `record_submission`.
         """
+        self.submission_token = None
         store = self._store_of(context)
         if store is None:
+            if self.durable:
+                _log(self).warning(
+                    "This context has no task_state_store, so %s can't find its job again after a crash",
+                    type(self).__name__,
+                )
             return ResumeDecision(ResumeAction.SUBMIT)
         memory = self._recall(store)
-        self.submission_token = memory.token
         external_id = memory.external_id
-        if external_id is None and memory.token is not None:
-            external_id = self._find_submitted(memory.token, context)
+        self.submission_token = memory.token if external_id is not None else memory.pending_token
+        if external_id is None and self.submission_token is not None:
+            external_id = self._find_submitted(self.submission_token, context)
             if external_id is not None:
                 self.record_submission(context, external_id)
         if external_id is None:
             return ResumeDecision(ResumeAction.SUBMIT)
         return self._judge(external_id, self.get_job_status(external_id, context))
 
-    def prepare_submission(self, context: Any) -> str | None:
-        """Store the intent to submit, and return the token to submit with; ``None`` where nothing can be stored.
+    def prepare_submission(self, context: Any) -> str:
+        """Store the intent to submit, and return the token to submit with.
 
-        A token that an earlier attempt stored, and whose job has not failed for good, is used again.
+        The token is a new one, unless an earlier attempt stored one whose id never came back: that one is used again.
+        The id of an earlier job is forgotten in the same moment.
         """
         store = self._store_of(context)
-        if store is None:
-            return None
-        if self.submission_token is None:
-            self.submission_token = str(uuid.uuid4())
-        intent = {self._submission_key: {"token": self.submission_token, "state": "intended"}}
-        # the id of a failed job goes in the same moment, so that no retry takes it for this submission's
-        _swap(store, intent, drop=[self.external_id_key])
-        return self.submission_token
+        # what the store says decides, so this needs no memory of an earlier call: a deferred operator is made anew
+        pending = None if store is None else self._recall(store).pending_token
+        self.submission_token = token = pending or str(uuid.uuid4())
+        if store is not None:
+            intent = {self._submission_key: {"token": token, "state": "intended"}}
+            _swap(store, intent, drop=[self.external_id_key])
+        return token
 
     def record_submission(self, context: Any, external_id: Any) -> None:
         """Store the id of the job that was submitted, so that a retry finds it."""
@@ -173,6 +217,8 @@ class ResumableJobMixin(ABC):
             )
             return
         values = {self.external_id_key: external_id}
+        if self.submission_token is None:
+            self.submission_token = self._recall(store).pending_token
         if self.submission_token is not None:
             values[self._submission_key] = {"token": self.submission_token, "state": "submitted"}
         _swap(store, values)
@@ -196,7 +242,7 @@ class ResumableJobMixin(ABC):
             raise UnknownJobStatusError(
                 f"job {external_id!r} reports the status {status!r}, which {type(self).__name__} knows neither as active, "
                 "nor as succeeded, nor as failed; its id stays stored and nothing was submitted. "
-                "Teach the class this status, or delete the key to submit anew",
+                f"Teach the class this status, or delete the key {self.external_id_key!r} to submit anew",
                 external_id=external_id,
                 status=status,
             )
@@ -209,7 +255,7 @@ class ResumableJobMixin(ABC):
         find_job = getattr(self, "find_job", None)
         if find_job is None:
             _log(self).warning(
-                "An earlier attempt died while submitting, and %s has no find_job() to look for its job: "
+                "An earlier attempt ended while submitting, and %s has no find_job() to look for its job: "
                 "a job may be running that nobody knows of. Submitting again with the same token %s",
                 type(self).__name__,
                 token,
@@ -230,13 +276,7 @@ class ResumableJobMixin(ABC):
     def _store_of(self, context: Any) -> Any:
         if not self.durable:
             return None
-        store = context.get("task_state_store") if hasattr(context, "get") else None
-        if store is None:
-            _log(self).warning(
-                "This context has no task_state_store, so %s can't find its job again after a crash",
-                type(self).__name__,
-            )
-        return store
+        return context.get("task_state_store") if hasattr(context, "get") else None
 
 
 def _swap(store: Any, values: Mapping[str, Any], drop: list[str] | None = None) -> None:

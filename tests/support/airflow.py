@@ -1,0 +1,92 @@
+"""Real Airflow for the slow tests: an environment for each version, made by uv once and kept in `.cache/venvs`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[2]
+
+# Without Airflow's constraint files, these make the version run.
+PINS: dict[str, tuple[str, ...]] = {
+    "2.11.2": (),
+    "3.1.8": (),
+    "3.3.2": (),
+}
+
+
+@dataclass(frozen=True)
+class Airflow:
+    """An environment with that version of Airflow, and with keepstate as it stands in this tree."""
+
+    version: str
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.folder / "bin" / "python"
+
+    def environ(self, home: Path, **more: str) -> Mapping[str, str]:
+        """Return an environment for programs of that Airflow, which keeps everything it writes in ``home``."""
+        ours = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ours and not name.startswith(("AIRFLOW", "KEEPSTATE"))
+        }
+        return {
+            **kept,
+            "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "AIRFLOW_HOME": str(home),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            **more,
+        }
+
+    def run(self, command: list[str], environ: Mapping[str, str]) -> str:
+        """Run a program and return what it printed; fails the test, with all its output, when it failed."""
+        done = subprocess.run(
+            command,
+            env=environ,
+            cwd=environ["AIRFLOW_HOME"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=900,
+        )
+        assert done.returncode == 0, f"{command} on Airflow {self.version}:\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+def environment(version: str) -> Airflow:
+    """Return the environment of a version, making it if it isn't there."""
+    venvs = ROOT / ".cache" / "venvs"
+    folder = venvs / f"airflow-{version}"
+    venvs.mkdir(parents=True, exist_ok=True)
+    (ROOT / ".cache" / ".gitignore").write_text("*\n")
+    with (venvs / f"airflow-{version}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        wanted = [f"apache-airflow=={version}", *PINS[version]]
+        recipe = "\n".join([sys.version, str(ROOT), *wanted])
+        made = folder / "made-by"
+        if not made.exists() or made.read_text() != recipe:
+            uv = os.environ.get("UV") or str(ROOT / ".venv" / "bin" / "uv")
+            python = str(folder / "bin" / "python")
+            for arguments in (
+                ["venv", "--clear", "--python", sys.executable, str(folder)],
+                ["pip", "install", "--python", python, *wanted],
+                # what it depends on is there already, in the versions that Airflow wants
+                ["pip", "install", "--python", python, "--no-deps", "--editable", str(ROOT)],
+            ):
+                subprocess.run([uv, "--quiet", *arguments], check=True, timeout=900)
+            made.write_text(recipe)
+    return Airflow(version, folder)

@@ -1,0 +1,55 @@
+"""The commands and where they live. A command's module is imported when it is invoked, and no other."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepstate.cli.declared import Group
+
+HOMES = {
+    "get": "entries",
+    "set": "entries",
+    "delete": "entries",
+    "clear": "entries",
+    "list": "listings",
+    "history": "listings",
+    "restore": "listings",
+    "tail": "tail",
+    "assets": "assets",
+    "run": "run",
+    "runs": "runs",
+    "cleanup": "cleanup",
+    "db": "db",
+    "doctor": "doctor",
+    "demo": "demo",
+}
+"""The module of each command, in the order of ``keepstate --help``. It has a function or a `Group` of the command's name
+with an underscore behind it: ``get_`` for ``keepstate get``."""
+
+PANELS = {
+    "Entries": ("get", "set", "delete", "clear", "list", "history", "restore", "tail", "assets"),
+    "Runs": ("run", "runs"),
+    "The store": ("cleanup", "db", "doctor"),
+    "First steps": ("demo",),
+}
+"""Under which headings the help shows them."""
+
+
+def find(name: str) -> Callable[..., int | None] | Group | None:
+    """Import the command of a name; ``None`` where there is none."""
+    home = HOMES.get(name)
+    if home is None:
+        return None
+    module = f"keepstate.cli.{home}"
+    try:
+        __import__(module)
+    except ModuleNotFoundError as exc:
+        if exc.name != module:
+            raise
+        # not built yet
+        return None
+    return cast("Callable[..., int | None] | Group", getattr(sys.modules[module], f"{name}_"))

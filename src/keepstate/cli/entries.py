@@ -1,0 +1,175 @@
+"""`keepstate get`, `set`, `delete` and `clear`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from keepstate.cli import json_values, options
+from keepstate.cli.declared import Argument, Option
+from keepstate.cli.exit_codes import Stop
+from keepstate.cli.scopes import choose
+from keepstate.cli.stores import opened
+from keepstate.settings import Settings
+
+
+def get_(
+    key: options.Key,
+    default: Annotated[
+        str | None,
+        Option(
+            "--default",
+            metavar="JSON",
+            help="Print this when the key is absent. Text as it is, with --raw.",
+        ),
+    ] = None,
+    raw: Annotated[bool, Option("--raw", help="Print a string as it is, without quotes.")] = False,
+    as_json: options.AsJson = False,
+    dag_id: options.DagId = None,
+    run_id: options.RunId = None,
+    task_id: options.TaskId = None,
+    map_index: options.MapIndex = None,
+    asset: options.AssetName = None,
+    asset_uri: options.AssetUri = None,
+    url: options.Url = None,
+) -> None:
+    """Print the value under KEY as JSON.
+
+    Where there is none, and no --default, nothing is printed and the exit code is 1. With --json the whole entry is
+    printed: key, value, version (0 for a default), times and writer.
+
+    Examples:
+      page=$(keepstate get page --default 0)
+      job=$(keepstate get job_id --raw) || job=$(submit)
+      keepstate get page --json --dag-id etl --run-id 2026-11-29 --task-id load
+    """
+    from keepstate.cli import output
+
+    settings = Settings.load()
+    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    fallback = None if default is None else json_values.parse(default, raw=raw, what="--default")
+    with opened(url, settings) as store:
+        entry = target.accessor(store).entry(key)
+    if entry is None and fallback is None:
+        raise Stop(f"there is no key {key!r} in {target.scope}")
+    value = entry.value if entry else fallback
+    if as_json:
+        from keepstate.cli import shapes
+
+        output.put_json(shapes.entry(entry) if entry else shapes.absent(key, value))
+    elif raw and isinstance(value, str):
+        output.put_raw(value)
+    else:
+        output.put_json(value)
+
+
+def set_(
+    key: options.Key,
+    value: Annotated[
+        str,
+        Argument("JSON", help="The value, as JSON; - reads it from stdin."),
+    ],
+    raw: Annotated[bool, Option("--raw", help="The value is text, not JSON.")] = False,
+    retention: Annotated[
+        str | None,
+        Option(
+            "--retention",
+            metavar="TIME",
+            help="Keep it for so long: 90s, 30m, 12h, 7d, or never. Without it: the configured default.",
+        ),
+    ] = None,
+    if_version: Annotated[
+        int | None,
+        Option(
+            "--if-version",
+            metavar="N",
+            minimum=0,
+            help="Write only over version N; 0 for only if the key is absent. Otherwise exit code 3.",
+        ),
+    ] = None,
+    dag_id: options.DagId = None,
+    run_id: options.RunId = None,
+    task_id: options.TaskId = None,
+    map_index: options.MapIndex = None,
+    asset: options.AssetName = None,
+    asset_uri: options.AssetUri = None,
+    url: options.Url = None,
+) -> None:
+    """Write or overwrite the value under KEY. When this returns, the value survives a crash.
+
+    From stdin with --raw one newline at the end is dropped, as a shell's $(...) does, so that what `get --raw` prints
+    is what `set --raw` reads.
+
+    Examples:
+      keepstate set page 40
+      keepstate set job_id --raw "$(submit)" --retention 7d
+      curl -s https://example.org/offsets | keepstate set offsets -
+      keepstate set owner --raw "$HOSTNAME" --if-version 0
+    """
+    settings = Settings.load()
+    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    lasting = None
+    if retention is not None:
+        from keepstate.cli import times
+
+        lasting = times.retention(retention)
+    text = json_values.read_argument(value)
+    if raw and value == "-":
+        text = text.removesuffix("\n")
+    parsed = json_values.parse(text, raw=raw, what="stdin" if value == "-" else "the value")
+    with opened(url, settings) as store:
+        target.set(store, key, parsed, retention=lasting, if_version=if_version)
+
+
+def delete_(
+    key: options.Key,
+    dag_id: options.DagId = None,
+    run_id: options.RunId = None,
+    task_id: options.TaskId = None,
+    map_index: options.MapIndex = None,
+    asset: options.AssetName = None,
+    asset_uri: options.AssetUri = None,
+    url: options.Url = None,
+) -> None:
+    """Delete the entry under KEY; an absent key is no error.
+
+    Its history lasts for KEEPSTATE_HISTORY_DAYS, and `keepstate restore` brings it back.
+
+    Examples:
+      keepstate delete job_id
+      keepstate delete page --dag-id etl --run-id 2026-11-29 --task-id load
+    """
+    settings = Settings.load()
+    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    with opened(url, settings) as store:
+        target.accessor(store).delete(key)
+
+
+def clear_(
+    forget: Annotated[bool, Option("--forget", help="Erase the history of all keys too.")] = False,
+    yes: options.Yes = False,
+    dag_id: options.DagId = None,
+    run_id: options.RunId = None,
+    task_id: options.TaskId = None,
+    map_index: options.MapIndex = None,
+    asset: options.AssetName = None,
+    asset_uri: options.AssetUri = None,
+    url: options.Url = None,
+) -> None:
+    """Delete every entry of a task instance or asset; an empty one is no error.
+
+    On a terminal it asks first. Under `keepstate run`, and in scripts, it does not; but --forget by a person, which
+    can't be undone, then needs --yes.
+
+    Examples:
+      keepstate clear
+      keepstate clear --forget --yes --dag-id etl --run-id 2026-11-29 --task-id load
+    """
+    from keepstate.cli import output
+
+    settings = Settings.load()
+    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    if target.by_person and not yes:
+        history = " and their history" if forget else ""
+        output.ask(f"Delete all entries of {target.scope}{history}?", may_go_unasked=not forget)
+    with opened(url, settings) as store:
+        target.accessor(store).clear(forget=forget)

@@ -1,0 +1,78 @@
+"""What is printed: data on stdout, one-line messages and questions on stderr. No stored text steers the terminal."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+
+from keepstate.cli.exit_codes import ExitCode, Stop
+from keepstate.cli.json_values import to_json
+
+# control characters, what breaks lines, what turns the direction of writing round, halves of characters
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    r"""Return ``text`` with whatever could steer a terminal written out, as ``\x1b`` is."""
+    return _UNSAFE.sub(_written_out, text)
+
+
+def _written_out(found: re.Match[str]) -> str:
+    # as Python writes it in a literal
+    return repr(found[0])[1:-1]
+
+
+def say(message: str) -> None:
+    """Print one line on stderr."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"keepstate: {visible(message)}\n")
+        sys.stderr.flush()
+
+
+class Lines(logging.Handler):
+    """Prints what the library warns of as the command line's own one-line messages."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record."""
+        say(record.getMessage())
+
+
+def put(text: str) -> None:
+    """Print a line of data on stdout, in UTF-8 whatever the locale says."""
+    if sys.stdout is None:
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "surrogateescape"))
+
+
+def put_json(value: object) -> None:
+    """Print data as one line of JSON."""
+    put(to_json(value))
+
+
+def put_raw(text: str) -> None:
+    """Print a string as it is; on a terminal, with what could steer it written out."""
+    put(_UNSAFE_BUT_LINES.sub(_written_out, text) if sys.stdout is not None and sys.stdout.isatty() else text)
+
+
+def flush() -> None:
+    """Hand over what was printed, so that trouble with it shows while there is still an exit code to give."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def ask(question: str, *, may_go_unasked: bool) -> None:
+    """Ask on the terminal, and raise ``Stop`` unless the answer is yes.
+
+    Where nobody can be asked, it returns if that ``may_go_unasked``, and raises ``Stop`` telling of ``--yes`` if not.
+    """
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
+        if may_go_unasked:
+            return
+        raise Stop("this can't be undone, and there is nobody to ask: give --yes", ExitCode.USAGE)
+    sys.stderr.write(f"{visible(question)} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise Stop("nothing was changed")

@@ -1,0 +1,151 @@
+"""What a command works on: the scope that its options name, else the one that `keepstate run` supervises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from keepstate.backends.base import Fence
+from keepstate.errors import InvalidInputError
+from keepstate.scope import AssetScope, TaskScope, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from keepstate.accessors import AssetStateStore, TaskStateStore
+    from keepstate.settings import Settings
+    from keepstate.store import StateStore
+
+_NAMES = ("dag_id", "run_id", "task_id")
+
+
+class Target:
+    """A scope, and in whose name it is used: a person's, or that of the attempt that runs this command."""
+
+    def __init__(self, scope: TaskScope | AssetScope, fence: Fence | None, writer: Writer) -> None:
+        self.scope = scope
+        self.fence = fence
+        self.writer = writer
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a person uses it, and not a supervised attempt."""
+        return self.writer.kind != "task"
+
+    def accessor(self, store: StateStore) -> TaskStateStore | AssetStateStore:
+        """Return the scope's accessor."""
+        if isinstance(self.scope, AssetScope):
+            return store.asset(self.scope.name, uri=self.scope.uri, writer=self.writer)
+        return store.bound(self.scope, self.fence, self.writer)
+
+    def set(
+        self,
+        store: StateStore,
+        key: str,
+        value: Any,
+        *,
+        retention: timedelta | None,
+        if_version: int | None,
+    ) -> None:
+        """Write a value."""
+        if isinstance(self.scope, TaskScope):
+            task = store.bound(self.scope, self.fence, self.writer)
+            task.set(key, value, retention=retention, if_version=if_version)
+            return
+        if retention is not None:
+            raise InvalidInputError("an asset's entries last until they are deleted: leave out --retention")
+        store.asset(self.scope.name, uri=self.scope.uri, writer=self.writer).set(
+            key, value, if_version=if_version
+        )
+
+
+def choose(
+    settings: Settings,
+    dag_id: str | None = None,
+    run_id: str | None = None,
+    task_id: str | None = None,
+    map_index: int | None = None,
+    asset: str | None = None,
+    asset_uri: str | None = None,
+) -> Target:
+    """Return the target that the options name; without any, the supervised task instance, fenced as its attempt.
+
+    Options and environment are never mixed, so that no command hits half of somebody else's scope. Raises
+    ``InvalidInputError`` naming what is missing.
+    """
+    if asset is not None or asset_uri is not None:
+        if any(option is not None for option in (dag_id, run_id, task_id, map_index)):
+            raise InvalidInputError("give either --asset or a task instance's ids, not both")
+        return Target(AssetScope(asset, asset_uri), None, writer_of_asset(settings))
+    given = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id}
+    if map_index is not None or any(value is not None for value in given.values()):
+        rule = "a task instance is named by --dag-id, --run-id and --task-id together"
+        dag, run, task = _whole(given, _option, rule)
+        return Target(TaskScope(dag, run, task, -1 if map_index is None else map_index), None, person())
+    supervised = {name: getattr(settings, name) for name in _NAMES}
+    if not any(supervised.values()):
+        raise InvalidInputError(
+            "say which entries are meant: give --dag-id, --run-id and --task-id, or --asset, or run this under `keepstate run`"
+        )
+    dag, run, task = _whole(supervised, _variable, "a supervised task instance has all three")
+    scope = TaskScope(dag, run, task, settings.map_index)
+    if settings.try_number is None:
+        return Target(scope, None, person())
+    return Target(
+        scope,
+        Fence(settings.try_number, settings.attempt_id),
+        Writer("task", try_number=settings.try_number),
+    )
+
+
+def writer_of_asset(settings: Settings) -> Writer:
+    """Return who writes to an asset: the supervised attempt with its ids, or a person."""
+    if settings.try_number is None or not all(getattr(settings, name) for name in _NAMES):
+        return person()
+    return Writer(
+        "task",
+        dag_id=settings.dag_id,
+        run_id=settings.run_id,
+        task_id=settings.task_id,
+        map_index=settings.map_index,
+        try_number=settings.try_number,
+    )
+
+
+def choose_run(settings: Settings, dag_id: str | None, run_id: str | None) -> tuple[str, str]:
+    """Return the run that the options name; without any, the supervised one."""
+    if dag_id is None and run_id is None:
+        dag_id, run_id = settings.dag_id, settings.run_id
+    given = {"dag_id": dag_id, "run_id": run_id}
+    dag, run = _whole(given, _option, "a run is named by --dag-id and --run-id together")
+    return dag, run
+
+
+def person() -> Writer:
+    """Return the writer that stands for whoever runs this command."""
+    import os
+
+    try:
+        import pwd
+
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):
+        # no such database on this system, or a container's user without a name
+        return Writer("cli")
+    return Writer("cli", name=name)
+
+
+def _whole(given: dict[str, str | None], spelled: Callable[[str], str], rule: str) -> list[str]:
+    missing = [spelled(name) for name, value in given.items() if not value]
+    if missing:
+        is_are = "is" if len(missing) == 1 else "are"
+        raise InvalidInputError(f"{' and '.join(missing)} {is_are} missing: {rule}")
+    return [value for value in given.values() if value]
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _variable(name: str) -> str:
+    return f"KEEPSTATE_{name.upper()}"

@@ -1,0 +1,134 @@
+"""The JSON that ``--json`` prints. `docs/reference/command-line.md` describes it; names stay, and new ones may be added."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from keepstate.cli.times import instant
+from keepstate.clock import to_datetime
+from keepstate.scope import TaskScope, Writer
+from keepstate.values import decode
+
+if TYPE_CHECKING:
+    from keepstate.backends.base import ChangeNotice
+    from keepstate.scope import (
+        AssetInfo,
+        CleanupReport,
+        Entry,
+        HistoryEntry,
+        RunInfo,
+        TaskInstanceInfo,
+    )
+
+
+def writer(who: Writer | None) -> dict[str, Any] | None:
+    """Return who wrote something; what is not known is left out."""
+    return None if who is None else {name: fact for name, fact in vars(who).items() if fact is not None}
+
+
+def entry(found: Entry) -> dict[str, Any]:
+    """Return an entry."""
+    return {
+        "key": found.key,
+        "value": found.value,
+        "version": found.version,
+        "updated_at": instant(found.updated_at),
+        "expires_at": instant(found.expires_at),
+        "writer": writer(found.writer),
+    }
+
+
+def absent(key: str, default: Any) -> dict[str, Any]:
+    """Return an entry that is not there, with a default for its value."""
+    return {
+        "key": key,
+        "value": default,
+        "version": 0,
+        "updated_at": None,
+        "expires_at": None,
+        "writer": None,
+    }
+
+
+def version(found: HistoryEntry) -> dict[str, Any]:
+    """Return a version in a key's history."""
+    return {
+        "key": found.key,
+        "version": found.version,
+        "action": found.action,
+        "value": found.value,
+        "size": found.size,
+        "sha256": found.sha256,
+        "written_at": instant(found.written_at),
+        "expires_at": instant(found.expires_at),
+        "writer": writer(found.writer),
+    }
+
+
+def run(found: RunInfo) -> dict[str, Any]:
+    """Return a run."""
+    return {
+        "dag_id": found.dag_id,
+        "run_id": found.run_id,
+        "state": found.state,
+        "try_number": found.try_number,
+        "created_at": instant(found.created_at),
+        "updated_at": instant(found.updated_at),
+    }
+
+
+def task_instance(found: TaskInstanceInfo, checkpoints: dict[str, Any]) -> dict[str, Any]:
+    """Return a task instance with its checkpoints by their keys."""
+    return {
+        "dag_id": found.scope.dag_id,
+        "run_id": found.scope.run_id,
+        "task_id": found.scope.task_id,
+        "map_index": found.scope.map_index,
+        "state": found.state,
+        "try_number": found.try_number,
+        "version": found.version,
+        "entries": found.entries,
+        "checkpoints": checkpoints,
+        "created_at": instant(found.created_at),
+        "updated_at": instant(found.updated_at),
+    }
+
+
+def asset(found: AssetInfo) -> dict[str, Any]:
+    """Return an asset."""
+    return {
+        "id": found.id,
+        "name": found.name,
+        "uri": found.uri,
+        "entries": found.entries,
+        "updated_at": instant(found.updated_at),
+    }
+
+
+def cleanup(report: CleanupReport) -> dict[str, Any]:
+    """Return what a cleanup removed, or would remove."""
+    return {**vars(report), "total": report.total}
+
+
+def change(notice: ChangeNotice) -> dict[str, Any]:
+    """Return a change, with the scope it happened in."""
+    scope = notice.scope
+    where: dict[str, Any]
+    if isinstance(scope, TaskScope):
+        where = {
+            "dag_id": scope.dag_id,
+            "run_id": scope.run_id,
+            "task_id": scope.task_id,
+            "map_index": scope.map_index,
+        }
+    else:
+        where = {"asset": scope.name, "asset_uri": scope.uri}
+    return {
+        **where,
+        "key": notice.key,
+        "action": notice.action,
+        "value": None if notice.text is None else decode(notice.text),
+        "version": notice.version,
+        "updated_at": instant(to_datetime(notice.updated_at)),
+        "writer": None if notice.writer is None else writer(Writer.from_text(notice.writer)),
+    }

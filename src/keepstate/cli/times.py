@@ -1,0 +1,68 @@
+"""Times as people read them, and durations as they write them: ``90s``, ``30m``, ``12h``, ``7d``, ``1d12h``."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+from keepstate.errors import InvalidInputError
+from keepstate.retention import NEVER_EXPIRE
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
+_STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
+
+
+def duration(text: str, option: str) -> timedelta:
+    """Return the duration that ``text`` says; raise ``InvalidInputError`` naming the option when it says none."""
+    word = text.strip().lower()
+    if word == "0":
+        return timedelta()
+    if not _DURATION.fullmatch(word):
+        raise InvalidInputError(f"{option} takes a duration like 90s, 10m, 12h or 7d, not {text!r}")
+    total = timedelta()
+    try:
+        for number, unit in _PART.findall(word):
+            total += timedelta(**{_UNITS[unit]: float(number)})
+    except OverflowError:
+        raise InvalidInputError(f"{option} is longer than any calendar: {text!r}") from None
+    return total
+
+
+def retention(text: str) -> timedelta:
+    """Return the retention that ``text`` says: a duration longer than zero, or ``never``."""
+    if text.strip().lower() == "never":
+        return NEVER_EXPIRE
+    found = duration(text, "--retention")
+    if not found:
+        raise InvalidInputError(
+            "--retention must be longer than zero; `never` keeps an entry until it is deleted"
+        )
+    return found
+
+
+def instant(moment: datetime | None) -> str | None:
+    """Return a time as RFC 3339 writes it, in UTC with microseconds."""
+    if moment is None:
+        return None
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """Return how long ago something was: ``3 min ago``."""
+    seconds = int((now - moment).total_seconds())
+    return "just now" if seconds < 1 else f"{_span(seconds)} ago"
+
+
+def ahead(moment: datetime | None, now: datetime) -> str:
+    """Return when something will be: ``in 29 d``, or ``never``."""
+    if moment is None:
+        return "never"
+    seconds = int((moment - now).total_seconds())
+    return f"in {_span(max(seconds, 1))}"
+
+
+def _span(seconds: int) -> str:
+    size, unit = next(step for step in _STEPS if seconds >= step[0])
+    return f"{seconds // size} {unit}"

@@ -9,6 +9,7 @@ import pytest
 
 from keepstate import StateStore
 from tests.docs.pages import (
+    DOCS,
     PAGES,
     ROOT,
     Story,
@@ -217,6 +218,9 @@ def test_pages_fetch_nothing() -> None:
     configuration = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert "font: false" in configuration
     assert "- offline" in configuration
+    # the offline plugin brings a script from a public server, unless there is one of this name
+    assert "polyfills: [assets/iframe-worker.js]" in configuration
+    assert (DOCS / "assets" / "iframe-worker.js").is_file()
 
 
 def test_pages_name_no_machine() -> None:

@@ -161,13 +161,14 @@ def commands_of(source: str) -> list[Command]:
 
 
 def matches(expected: str, got: str) -> bool:
-    """Compare a terminal's output, ``...`` standing for anything, spaces at the ends of lines for nothing."""
+    """Compare a terminal's output: ``...`` stands for anything, and a moment ago or the width of columns may differ."""
     pattern = re.escape(_stripped(expected)).replace(re.escape("..."), ".*?")
     return re.fullmatch(pattern, _stripped(_SHELLS_OWN.sub("", got)), re.DOTALL) is not None
 
 
 def _stripped(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+    text = re.sub(r"\b\d+ s ago\b", "just now", text)
+    return "\n".join(re.sub(r"(?<=\S) {2,}", " ", line.rstrip()) for line in text.strip("\n").splitlines())
 
 
 def is_for_elsewhere(line: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from typing_extensions import assert_type
 
-from keepstate import ResumableJobMixin, ResumeAction, ResumeDecision
+from keepstate import BaseOperator, ResumableJobMixin, ResumeAction, ResumeDecision
 
 
 class JobId(TypedDict):
@@ -82,3 +82,37 @@ def steps(operator: SubmitOperator, context: dict[str, Any]) -> None:
 operator = SubmitOperator(task_id="submit", durable=False)
 steps(operator, {})
 ResumableJobMixin()  # type: ignore[abstract]
+
+
+class LocalOperator(ResumableJobMixin, BaseOperator):
+    """The mixin beside keepstate's own operator, whose ``log`` it takes."""
+
+    def execute(self, context: Any) -> Any:
+        """Run the job."""
+        self.log.info("running")
+        return self.execute_resumable(context)
+
+    def submit_job(self, context: Any) -> int:
+        """Submit the job."""
+        return 7
+
+    def get_job_status(self, external_id: int, context: Any) -> str:
+        """Ask for the status."""
+        return f"status of {external_id}"
+
+    def is_job_active(self, status: str) -> bool:
+        """Say whether it runs."""
+        return status == "RUNNING"
+
+    def is_job_succeeded(self, status: str) -> bool:
+        """Say whether it is done."""
+        return status == "SUCCEEDED"
+
+    def poll_until_complete(self, external_id: int, context: Any) -> None:
+        """Wait."""
+
+    def get_job_result(self, external_id: int, context: Any) -> None:
+        """There is none."""
+
+
+LocalOperator(task_id="local", retries=3, durable=False)

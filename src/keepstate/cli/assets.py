@@ -1,0 +1,75 @@
+"""`keepstate assets` and `assets delete`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from keepstate.cli import options, output
+from keepstate.cli.declared import Argument, Group
+from keepstate.cli.exit_codes import Stop
+from keepstate.cli.stores import opened
+from keepstate.clock import to_datetime
+from keepstate.settings import Settings
+
+
+def list_assets(
+    limit: options.Limit = 200,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+) -> None:
+    """List the assets that have entries, by name; `keepstate list --asset NAME` shows those of one.
+
+    An asset is made when something is first written to it, and lasts until it is deleted.
+
+    Examples:
+      keepstate assets
+      keepstate assets --json | jq '.[].name'
+    """
+    from keepstate.cli import shapes, tables, times
+
+    settings = Settings.load()
+    with opened(url, settings) as store:
+        found = store.assets(limit=limit)
+        now = to_datetime(store.clock())
+    if as_json:
+        output.put_json([shapes.asset(asset) for asset in found])
+    elif not found:
+        output.say("there are no assets yet")
+    else:
+        tables.draw(
+            ("NAME", "URI", "ENTRIES", "UPDATED"),
+            [
+                (
+                    asset.name,
+                    "" if asset.uri == asset.name else asset.uri,
+                    str(asset.entries),
+                    times.ago(asset.updated_at, now),
+                )
+                for asset in found
+            ],
+        )
+
+
+def delete(
+    name: Annotated[str, Argument("NAME", help="The asset's name, or its uri.")],
+    yes: options.Yes = False,
+    url: options.Url = None,
+) -> None:
+    """Erase an asset with its entries and their history.
+
+    There is no way back, so it asks first; where there is nobody to ask, it needs --yes.
+
+    Examples:
+      keepstate assets delete orders
+      keepstate assets delete s3://lake/orders --yes
+    """
+    settings = Settings.load()
+    if not yes:
+        output.ask(f"Erase asset {name}, history included?", may_go_unasked=False)
+    with opened(url, settings) as store:
+        erased = store.delete_asset(name) or store.delete_asset(uri=name)
+    if not erased:
+        raise Stop(f"there is no asset {name!r}")
+
+
+assets_ = Group(list_assets, {"delete": delete}, callable_alone=True)

@@ -1,0 +1,141 @@
+"""`keepstate list`, `history` and `restore`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from keepstate.cli import options, output
+from keepstate.cli.declared import Argument, Option
+from keepstate.cli.scopes import choose
+from keepstate.cli.stores import opened
+from keepstate.clock import to_datetime
+from keepstate.settings import Settings
+
+
+def list_(
+    as_json: options.AsJson = False,
+    dag_id: options.DagId = None,
+    run_id: options.RunId = None,
+    task_id: options.TaskId = None,
+    map_index: options.MapIndex = None,
+    asset: options.AssetName = None,
+    asset_uri: options.AssetUri = None,
+    url: options.Url = None,
+) -> None:
+    """List the entries of a task instance or asset, by key.
+
+    A checkpoint is shown as a bar, other values in short; --json prints them whole, as an array.
+
+    Examples:
+      keepstate list --dag-id etl --run-id 2026-11-29 --task-id load
+      keepstate list --asset orders --json | jq '.[].key'
+    """
+    from keepstate.cli import shapes, tables, times
+
+    settings = Settings.load()
+    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    with opened(url, settings) as store:
+        entries = target.accessor(store).entries()
+        now = to_datetime(store.clock())
+    if as_json:
+        output.put_json([shapes.entry(entry) for entry in entries])
+    elif not entries:
+        output.say(f"there are no entries in {target.scope}")
+    else:
+        tables.draw(
+            ("KEY", "VALUE", "VERSION", "UPDATED", "EXPIRES", "BY"),
+            [
+                (
+                    entry.key,
+                    tables.value_cell(entry.value),
+                    str(entry.version),
+                    times.ago(entry.updated_at, now),
+                    times.ahead(entry.expires_at, now),
+                    tables.writer_cell(entry.writer),
+                )
+                for entry in entries
+            ],
+        )
+
+
+def history_(
+    key: options.Key,
+    as_json: options.AsJson = False,
+    limit: Annotated[
+        int | None,
+        Option("--limit", metavar="N", minimum=1, help="Show at most so many."),
+    ] = None,
+    dag_id: options.DagId = None,
+    run_id: options.RunId = None,
+    task_id: options.TaskId = None,
+    map_index: options.MapIndex = None,
+    asset: options.AssetName = None,
+    asset_uri: options.AssetUri = None,
+    url: options.Url = None,
+) -> None:
+    """List the versions of KEY that are kept, newest first, with who wrote each.
+
+    Kept are the last KEEPSTATE_HISTORY_LIMIT of a key, and those of a deleted key for KEEPSTATE_HISTORY_DAYS.
+
+    Examples:
+      keepstate history job_id --dag-id etl --run-id 2026-11-29 --task-id load
+      keepstate history offsets --asset orders --json
+    """
+    from keepstate.cli import shapes, tables, times
+
+    settings = Settings.load()
+    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    with opened(url, settings) as store:
+        versions = target.accessor(store).history(key, limit)
+        now = to_datetime(store.clock())
+    if as_json:
+        output.put_json([shapes.version(version) for version in versions])
+    elif not versions:
+        output.say(f"there is no history of key {key!r} in {target.scope}")
+    else:
+        tables.draw(
+            ("VERSION", "ACTION", "VALUE", "BYTES", "WRITTEN", "BY"),
+            [
+                (
+                    str(version.version),
+                    version.action,
+                    tables.version_cell(version),
+                    f"{version.size:,}",
+                    times.ago(version.written_at, now),
+                    tables.writer_cell(version.writer),
+                )
+                for version in versions
+            ],
+        )
+
+
+def restore_(
+    key: options.Key,
+    version: Annotated[
+        int,
+        Argument(
+            "VERSION",
+            minimum=1,
+            help="The version to write again, as `history` shows it.",
+        ),
+    ],
+    dag_id: options.DagId = None,
+    run_id: options.RunId = None,
+    task_id: options.TaskId = None,
+    map_index: options.MapIndex = None,
+    asset: options.AssetName = None,
+    asset_uri: options.AssetUri = None,
+    url: options.Url = None,
+) -> None:
+    """Write the value that KEY had at VERSION again, as a new version; its expiry stays.
+
+    Brings back a deleted key too. A version that is not kept (any more) is exit code 1.
+
+    Examples:
+      keepstate history page --dag-id etl --run-id 2026-11-29 --task-id load
+      keepstate restore page 12 --dag-id etl --run-id 2026-11-29 --task-id load
+    """
+    settings = Settings.load()
+    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    with opened(url, settings) as store:
+        target.accessor(store).restore(key, version)

@@ -1,0 +1,153 @@
+"""`keepstate runs`, `runs show` and `runs delete`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from keepstate.cli import options, output
+from keepstate.cli.declared import Group, Option
+from keepstate.cli.exit_codes import Stop
+from keepstate.cli.scopes import choose_run
+from keepstate.cli.stores import opened
+from keepstate.clock import to_datetime
+from keepstate.settings import Settings
+from keepstate.values import decode
+
+if TYPE_CHECKING:
+    from keepstate.scope import TaskInstanceInfo
+    from keepstate.store import StateStore
+
+# so many entries of a task instance are looked through for checkpoints
+_LOOKED_THROUGH = 50
+
+_Dag = Annotated[str | None, Option("--dag-id", metavar="ID", help="Only runs of this dag.")]
+_DagOfRun = Annotated[str | None, Option("--dag-id", metavar="ID", help="The run's dag.")]
+_Run = Annotated[str | None, Option("--run-id", metavar="ID", help="The run.")]
+
+
+def list_runs(
+    dag_id: _Dag = None,
+    limit: options.Limit = 50,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+) -> None:
+    """List runs, the latest first; `show` and `delete` work on one.
+
+    A run that nobody began as a whole, to which entries were only written, has no state.
+
+    Examples:
+      keepstate runs
+      keepstate runs --dag-id etl --json
+      keepstate runs show --dag-id etl --run-id 2026-11-29
+    """
+    from keepstate.cli import shapes, tables, times
+
+    settings = Settings.load()
+    with opened(url, settings) as store:
+        found = store.runs(dag_id, limit=limit)
+        now = to_datetime(store.clock())
+    if as_json:
+        output.put_json([shapes.run(run) for run in found])
+    elif not found:
+        output.say("there are no runs" + (f" of {dag_id}" if dag_id else " yet"))
+    else:
+        tables.draw(
+            ("DAG", "RUN", "STATE", "TRY", "BEGAN", "UPDATED"),
+            [
+                (
+                    run.dag_id,
+                    run.run_id,
+                    tables.state_cell(run.state),
+                    _number(run.try_number),
+                    times.ago(run.created_at, now),
+                    times.ago(run.updated_at, now),
+                )
+                for run in found
+            ],
+        )
+
+
+def show(
+    dag_id: _DagOfRun = None,
+    run_id: _Run = None,
+    limit: options.Limit = 200,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+) -> None:
+    """Show the task instances of a run: state, try, entries, and how far their checkpoints have come.
+
+    Under `keepstate run` the run need not be named.
+
+    Examples:
+      keepstate runs show --dag-id etl --run-id 2026-11-29
+      keepstate runs show --dag-id etl --run-id 2026-11-29 --json
+    """
+    from keepstate.cli import shapes, tables, times
+
+    settings = Settings.load()
+    dag, run = choose_run(settings, dag_id, run_id)
+    with opened(url, settings) as store:
+        found = [(ti, _checkpoints(store, ti)) for ti in store.task_instances(dag, run, limit=limit)]
+        now = to_datetime(store.clock())
+    if as_json:
+        output.put_json([shapes.task_instance(ti, checkpoints) for ti, checkpoints in found])
+    elif not found:
+        output.say(f"there are no task instances of {dag} / {run}")
+    else:
+        tables.draw(
+            ("TASK", "INDEX", "STATE", "TRY", "ENTRIES", "UPDATED", "PROGRESS"),
+            [
+                (
+                    ti.scope.task_id,
+                    "" if ti.scope.map_index < 0 else str(ti.scope.map_index),
+                    tables.state_cell(ti.state),
+                    _number(ti.try_number),
+                    str(ti.entries),
+                    times.ago(ti.updated_at, now),
+                    tables.progress_cell(checkpoints),
+                )
+                for ti, checkpoints in found
+            ],
+        )
+
+
+def delete(
+    dag_id: _DagOfRun = None,
+    run_id: _Run = None,
+    yes: options.Yes = False,
+    url: options.Url = None,
+) -> None:
+    """Erase everything of a run: entries, attempts and history.
+
+    Attempts of it that still run are refused from then on, and a run made again under its id starts empty. There is no
+    way back, so it asks first; where there is nobody to ask, it needs --yes.
+
+    Examples:
+      keepstate runs delete --dag-id etl --run-id 2026-11-29
+      keepstate runs delete --dag-id etl --run-id 2026-11-29 --yes
+    """
+    settings = Settings.load()
+    dag, run = choose_run(settings, dag_id, run_id)
+    if not yes:
+        output.ask(f"Erase everything of {dag} / {run}, history included?", may_go_unasked=False)
+    with opened(url, settings) as store:
+        erased = store.delete_run(dag, run)
+    if not erased:
+        raise Stop(f"there is no run {dag} / {run}")
+
+
+def _checkpoints(store: StateStore, ti: TaskInstanceInfo) -> dict[str, Any]:
+    from keepstate.cli.tables import is_checkpoint
+
+    if not ti.entries:
+        return {}
+    entries = store.backend.read(ti.scope, None, now=store.clock(), limit=_LOOKED_THROUGH).entries
+    values = {entry.key: decode(entry.text) for entry in entries}
+    return {key: value for key, value in values.items() if is_checkpoint(value)}
+
+
+def _number(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+runs_ = Group(list_runs, {"show": show, "delete": delete}, callable_alone=True)

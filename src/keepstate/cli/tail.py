@@ -1,0 +1,163 @@
+"""`keepstate tail`."""
+
+from __future__ import annotations
+
+import gc
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+from keepstate.cli import options, output
+from keepstate.cli.declared import Option
+from keepstate.cli.scopes import choose
+from keepstate.cli.stores import opened
+from keepstate.clock import to_datetime
+from keepstate.errors import BackendUnavailableError
+from keepstate.scope import RunScope, TaskScope, Writer
+from keepstate.settings import Settings
+from keepstate.values import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepstate.backends.base import ChangeNotice, EntryScope
+    from keepstate.store import StateStore
+
+# of a run with more task instances, so many are followed
+_MOST_FOLLOWED = 1000
+_FAR_AHEAD = 2**62
+
+
+def tail_(
+    everything: Annotated[
+        bool,
+        Option("--all", "-a", help="Begin with the entries as they stand, not with the next change."),
+    ] = False,
+    interval: Annotated[
+        float, Option("--interval", metavar="SECONDS", minimum=0.05, help="Look so often.")
+    ] = 0.5,
+    as_json: options.AsJson = False,
+    dag_id: options.DagId = None,
+    run_id: options.RunId = None,
+    task_id: options.TaskId = None,
+    map_index: options.MapIndex = None,
+    asset: options.AssetName = None,
+    asset_uri: options.AssetUri = None,
+    url: options.Url = None,
+) -> None:
+    """Follow changes as they happen, a line each, until Ctrl-C (exit code 130).
+
+    Without --task-id it follows all task instances of the run. A key that changes several times between two looks is
+    shown once, as it then stands. With --json each line is an object. While the store can't be reached it says so once
+    and goes on trying.
+
+    Examples:
+      keepstate tail --dag-id etl --run-id 2026-11-29
+      keepstate tail --dag-id etl --run-id 2026-11-29 --task-id load --all --json
+      keepstate tail --asset orders
+    """
+    gc.enable()
+    settings = Settings.load()
+    with opened(url, settings) as store:
+        if (
+            dag_id
+            and run_id
+            and task_id is None
+            and map_index is None
+            and asset is None
+            and asset_uri is None
+        ):
+            name = str(RunScope(dag_id, run_id))
+            follower = Follower(store, _run(store, dag_id, run_id))
+        else:
+            target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+            name = str(target.scope)
+            follower = Follower(store, lambda: {target.scope: None})
+        if not everything:
+            follower.skip()
+        output.say(f"following {name}; Ctrl-C ends it")
+        show = _show_json if as_json else _show_line
+        _follow(follower, show, interval)
+
+
+def _follow(follower: Follower, show: Callable[[ChangeNotice], None], interval: float) -> None:
+    reached = True
+    while True:
+        try:
+            for notice in follower.news():
+                show(notice)
+            output.flush()
+            if not reached:
+                output.say("the store can be reached again")
+            reached = True
+        except BackendUnavailableError as exc:
+            if reached:
+                output.say(f"{exc}; still trying")
+            reached = False
+        time.sleep(interval)
+
+
+class Follower:
+    """Remembers how far it has seen each scope, and tells what changed since.
+
+    ``look`` returns the scopes to follow, each with its version where that is known without asking.
+    """
+
+    def __init__(self, store: StateStore, look: Callable[[], dict[EntryScope, int | None]]) -> None:
+        self._store = store
+        self._look = look
+        self._seen: dict[EntryScope, int] = {}
+
+    def skip(self) -> None:
+        """Take what has happened so far as seen."""
+        for scope, version in self._look().items():
+            self._seen[scope] = self._changes(scope, _FAR_AHEAD)[0] if version is None else version
+
+    def news(self) -> list[ChangeNotice]:
+        """Return the keys that changed since the last look, oldest change first."""
+        found: list[ChangeNotice] = []
+        for scope, version in self._look().items():
+            seen = self._seen.get(scope, 0)
+            if version == seen:
+                continue
+            # where the version is lower than what was seen, the run was deleted and begins anew
+            after = 0 if version is not None and version < seen else seen
+            self._seen[scope], notices = self._changes(scope, after)
+            found += notices
+        return sorted(found, key=lambda notice: notice.updated_at)
+
+    def _changes(self, scope: EntryScope, after: int) -> tuple[int, list[ChangeNotice]]:
+        return self._store.backend.changes(scope, after=after, now=self._store.clock())
+
+
+def _run(store: StateStore, dag_id: str, run_id: str) -> Callable[[], dict[EntryScope, int | None]]:
+    def look() -> dict[EntryScope, int | None]:
+        found = store.task_instances(dag_id, run_id, limit=_MOST_FOLLOWED)
+        return {instance.scope: instance.version for instance in found}
+
+    return look
+
+
+def _show_json(notice: ChangeNotice) -> None:
+    from keepstate.cli import shapes
+
+    output.put_json(shapes.change(notice))
+
+
+def _show_line(notice: ChangeNotice) -> None:
+    from keepstate.cli.tables import is_checkpoint, progress, shortened, writer_cell
+
+    moment = to_datetime(notice.updated_at).astimezone()
+    scope = notice.scope
+    place = ""
+    if isinstance(scope, TaskScope):
+        place = scope.task_id if scope.map_index < 0 else f"{scope.task_id} [{scope.map_index}]"
+    else:
+        place = str(scope)
+    what = "deleted"
+    if notice.text is not None:
+        value: Any = decode(notice.text)
+        what = f"= {progress(value) if is_checkpoint(value) else shortened(notice.text, 100)}"
+    by = writer_cell(None if notice.writer is None else Writer.from_text(notice.writer))
+    output.put(
+        output.visible(f"{moment:%H:%M:%S}  {place}  {notice.key} {what}  (version {notice.version}, {by})")
+    )

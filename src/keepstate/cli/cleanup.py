@@ -1,0 +1,71 @@
+"""`keepstate cleanup`."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+from keepstate.cli import options, output
+from keepstate.cli.declared import Option
+from keepstate.cli.stores import opened
+from keepstate.settings import Settings
+
+if TYPE_CHECKING:
+    from keepstate.scope import CleanupReport
+    from keepstate.store import StateStore
+
+_KINDS = {
+    "entries": ("entry", "entries"),
+    "history": ("version in the history", "versions in the history"),
+    "scopes": ("empty scope", "empty scopes"),
+    "attempts": ("attempt", "attempts"),
+    "sessions": ("client session", "client sessions"),
+}
+
+
+def cleanup_(
+    dry_run: Annotated[bool, Option("--dry-run", help="Only count what would be removed.")] = False,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+) -> None:
+    """Remove what has expired, from every table, in batches.
+
+    Nobody has to: a store cleans itself up. This does it now, to see how much there is or to free the room. Expired entries
+    are invisible in any case. It may be stopped with Ctrl-C and run again.
+
+    Examples:
+      keepstate cleanup --dry-run
+      keepstate cleanup --json
+    """
+    gc.enable()
+    settings = Settings.load()
+    with opened(url, settings) as store:
+        if dry_run or as_json or not sys.stderr.isatty():
+            report = store.cleanup(dry_run=dry_run)
+        else:
+            report = _watched(store)
+    if as_json:
+        from keepstate.cli import shapes
+
+        output.put_json(shapes.cleanup(report))
+    else:
+        output.put(_sentence(report))
+
+
+def _watched(store: StateStore) -> CleanupReport:
+    """Clean up under a progress bar, whose end is what a dry run counts."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    due = store.cleanup(dry_run=True).total
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Cleaning up", total=due)
+        return store.cleanup(on_progress=lambda sofar: bar.update(task, completed=min(sofar.total, due)))
+
+
+def _sentence(report: CleanupReport) -> str:
+    counts = [(getattr(report, kind), names) for kind, names in _KINDS.items()]
+    parts = [f"{count:,} {names[0] if count == 1 else names[1]}" for count, names in counts if count]
+    verb = "would remove" if report.dry_run else "removed"
+    return f"{verb} {', '.join(parts)}" if parts else "nothing has expired"

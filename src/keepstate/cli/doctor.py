@@ -1,0 +1,213 @@
+"""`keepstate doctor`."""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+import time
+import uuid
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from keepstate.cli import options, output
+from keepstate.cli.exit_codes import ExitCode, exit_code_of
+from keepstate.cli.stores import opened
+from keepstate.connect import route, tables_at
+from keepstate.errors import ConfigurationError, KeepstateError, UnsupportedError
+from keepstate.scope import Writer
+from keepstate.settings import Settings, survey
+
+if TYPE_CHECKING:
+    from keepstate.store import StateStore
+
+# a person waits for the answer
+_PATIENCE = 5.0
+_ROUTES = {
+    "argument": "--url",
+    "KEEPSTATE_URL": "KEEPSTATE_URL",
+    "backend": "AIRFLOW__STATE_STORE__BACKEND",
+    "embedded": "embedded, as neither --url nor KEEPSTATE_URL is given",
+}
+
+
+@dataclass
+class Finding:
+    """What was looked at, whether it is as it should be, and what to know or do."""
+
+    name: str
+    ok: bool
+    detail: str
+    code: int = ExitCode.OK
+
+
+@dataclass
+class Report:
+    """All that `doctor` found."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    settings: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def code(self) -> int:
+        """The exit code: that of the first thing that is wrong."""
+        return next((finding.code for finding in self.findings if not finding.ok), ExitCode.OK)
+
+
+def doctor_(as_json: options.AsJson = False, url: options.Url = None) -> int:
+    """Say which store and settings are in force, try the store out, and name what is wrong.
+
+    A test entry is written, read and removed without a trace; a store that is missing is made, as any use would. The exit
+    code is 0 when all is well, else that of the first trouble.
+
+    Examples:
+      keepstate doctor
+      keepstate doctor --url sqlite:////srv/state.db --json
+    """
+    report = Report()
+    report.facts = {
+        "keepstate": version("keepstate"),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+    }
+    _look_at_settings(report)
+    if report.code == ExitCode.OK:
+        _look_at_store(report, url, Settings.load())
+    if as_json:
+        output.put_json(
+            {
+                "ok": report.code == ExitCode.OK,
+                **report.facts,
+                "settings": report.settings,
+                "checks": [
+                    {"name": found.name, "ok": found.ok, "detail": found.detail} for found in report.findings
+                ],
+            }
+        )
+    else:
+        _draw(report)
+    return report.code
+
+
+def _look_at_settings(report: Report) -> None:
+    wrong = 0
+    for variable, value, source, problem in survey():
+        shown = _without_password(value) if variable.endswith("_URL") else value
+        report.settings.append({"variable": variable, "value": shown, "source": source})
+        if source == "unknown":
+            report.findings.append(Finding(variable, ok=True, detail=f"is ignored: {problem}"))
+        elif problem is not None:
+            wrong += 1
+            report.findings.append(Finding("settings", ok=False, detail=problem, code=ExitCode.CONFIGURATION))
+    if not wrong:
+        report.findings.append(Finding("settings", ok=True, detail="every value can be used"))
+
+
+def _look_at_store(report: Report, url: str | None, settings: Settings) -> None:
+    way = route(url, settings)
+    report.facts["route"] = way
+    report.facts["why"] = _ROUTES[way]
+    impatient = replace(settings, retry_timeout=min(settings.retry_timeout, _PATIENCE))
+    name = "tables"
+    try:
+        _look_at_tables(report, url, impatient)
+        name = "store"
+        with opened(url, impatient) as store:
+            report.facts["address"] = store.backend.address
+            report.findings.append(Finding("store", ok=True, detail=f"{store.backend.address} is open"))
+            name = "test entry"
+            report.findings.append(Finding("test entry", ok=True, detail=_try_out(store)))
+    except KeepstateError as exc:
+        report.findings.append(Finding(name, ok=False, detail=str(exc), code=exit_code_of(exc)))
+
+
+def _look_at_tables(report: Report, url: str | None, settings: Settings) -> None:
+    try:
+        tables = tables_at(url, settings)
+    except UnsupportedError:
+        return
+    try:
+        report.facts["address"] = tables.address
+        current = tables.current()
+        report.facts["revision"] = {"current": current, "latest": tables.latest}
+        problems = tables.problems() if current == tables.latest else []
+    finally:
+        tables.close()
+    if problems:
+        report.findings.append(Finding("tables", ok=False, detail="; ".join(problems), code=ExitCode.IO))
+        return
+    detail = f"at revision {current}, the latest, and complete"
+    if current != tables.latest:
+        # a newer revision is refused when the store is opened
+        detail = (
+            "to be made" if current is None else f"to be brought from revision {current} to {tables.latest}"
+        )
+    report.findings.append(Finding("tables", ok=True, detail=detail))
+
+
+def _try_out(store: StateStore) -> str:
+    """Write, read and remove an entry of an asset that nobody has; return how long that took."""
+    name = f"keepstate-doctor-{uuid.uuid4()}"
+    asset = store.asset(name, writer=Writer("cli"))
+    value = {"text": "é🎉", "numbers": [1, -2.5]}
+    times = []
+    try:
+        begun = time.perf_counter()
+        asset.set("test", value)
+        times.append(("written", time.perf_counter() - begun))
+        begun = time.perf_counter()
+        found = asset.get("test")
+        times.append(("read", time.perf_counter() - begun))
+        if found != value:
+            raise ConfigurationError(f"a test entry came back as {found!r:.200} instead of {value!r}")
+    finally:
+        begun = time.perf_counter()
+        try:
+            store.delete_asset(name)
+        except UnsupportedError:
+            asset.clear()
+        times.append(("removed", time.perf_counter() - begun))
+    return ", ".join(f"{what} in {seconds * 1000:.1f} ms" for what, seconds in times)
+
+
+def _without_password(value: Any) -> Any:
+    """Return a URL without what must not be seen."""
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    scheme, _, rest = value.partition("://")
+    address, _, _ = rest.partition("?")
+    credentials, at, place = address.rpartition("@")
+    user = credentials.partition(":")[0]
+    secret = ":***" if ":" in credentials else ""
+    return f"{scheme}://{user}{secret}{at}{place}"
+
+
+def _draw(report: Report) -> None:
+    from keepstate.cli import tables
+
+    facts = report.facts
+    rows = [(name, facts[name]) for name in ("keepstate", "python", "sqlite")]
+    if "route" in facts:
+        rows.append(("store", f"{facts.get('address', 'unknown')} ({facts['why']})"))
+    tables.draw(("", ""), rows)
+    output.put("")
+    tables.draw(
+        ("SETTING", "VALUE", "FROM"),
+        [
+            (s["variable"], "-" if s["value"] is None else str(s["value"]), s["source"])
+            for s in report.settings
+        ],
+    )
+    output.put("")
+    tables.draw(
+        ("", "CHECK", "FOUND"),
+        [
+            (
+                tables.styled("ok", "green") if found.ok else tables.styled("WRONG", "bold red"),
+                found.name,
+                found.detail,
+            )
+            for found in report.findings
+        ],
+    )

@@ -45,11 +45,5 @@ def find(name: str) -> Callable[..., int | None] | Group | None:
     if home is None:
         return None
     module = f"keepstate.cli.{home}"
-    try:
-        __import__(module)
-    except ModuleNotFoundError as exc:
-        if exc.name != module:
-            raise
-        # not built yet
-        return None
+    __import__(module)
     return cast("Callable[..., int | None] | Group", getattr(sys.modules[module], f"{name}_"))

@@ -122,6 +122,15 @@ def test_a_broken_pipe_is_quiet(process) -> None:
     assert (child.returncode, err) == (141, b"")
 
 
+def test_nobody_listening_on_stderr_changes_no_code(home) -> None:
+    """A message that can't be delivered is no trouble of its own."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "keepstate", "get", "nothing", *TASK], stderr=full, check=False
+        )
+    assert done.returncode == 1
+
+
 @pytest.mark.parametrize("closed", ["0", "1", "2"])
 def test_a_closed_stream_is_no_trouble(process, closed: str) -> None:
     """Daemons start programs without standard streams."""

@@ -145,6 +145,17 @@ def test_a_terminal_gets_colours_and_no_color_none(run) -> None:
     assert "\x1b[" not in on_terminal("list", *TASK, TERM="dumb")[1]
 
 
+def test_a_terminal_that_cannot_show_a_character_gets_it_written_out(run) -> None:
+    """Another encoding than UTF-8 breaks neither tables nor help."""
+    run("set", "🎉", '{"position":1,"total":3,"done":false}', *TASK)
+    code, shown = on_terminal("list", *TASK, PYTHONIOENCODING="latin-1", PYTHONUTF8="0")
+    assert code == 0
+    assert "\\U0001f389" in shown
+    code, shown = on_terminal("list", "--help", PYTHONIOENCODING="ascii", PYTHONUTF8="0", NO_COLOR="1")
+    assert code == 0
+    assert "--run-id" in shown
+
+
 def test_a_narrow_terminal_folds_cells(run) -> None:
     """Nothing is cut off."""
     run("set", "k" * 100, "1", *TASK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
@@ -25,10 +26,11 @@ def _written_out(found: re.Match[str]) -> str:
 
 
 def say(message: str) -> None:
-    """Print one line on stderr."""
+    """Print one line on stderr, if anybody listens."""
     if sys.stderr is not None:
-        sys.stderr.write(f"keepstate: {visible(message)}\n")
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"keepstate: {visible(message)}\n")
+            sys.stderr.flush()
 
 
 class Lines(logging.Handler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
+import subprocess
 from pathlib import Path
 
 _GIB = 1024**2
@@ -20,12 +21,24 @@ def describe(folder: Path) -> dict[str, str]:
         "System": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "SQLite": sqlite3.sqlite_version,
+        "keepstate": _revision(),
     }
 
 
 def load() -> str:
     """Return the load average of the last minute: what else the machine does."""
     return f"{os.getloadavg()[0]:.2f}"
+
+
+def _revision() -> str:
+    """Return the commit that is measured, and whether the sources differ from it."""
+    git = ["git", "-C", str(Path(__file__).parents[1])]
+    try:
+        head = subprocess.check_output([*git, "rev-parse", "--short", "HEAD"], text=True).strip()
+        changed = subprocess.check_output([*git, "status", "--porcelain", "--", "src", "bench"], text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown commit"
+    return f"commit {head}, with changes that are not committed" if changed.strip() else f"commit {head}"
 
 
 def _field(file: str, name: str) -> str:

@@ -135,6 +135,12 @@ def test_a_default_other_than_none_is_kept(run: Any) -> None:
 
     assert mine() == ["of my own", 12]
 
+    @task
+    def beside(run_id: str = "of my own", **context: Any) -> list[Any]:
+        return [run_id, "run_id" in context, "ti" in context]
+
+    assert beside() == ["of my own", False, True]
+
 
 def test_a_call_that_cannot_work_is_refused_before_anything_is_stored(run: Any, store: StateStore) -> None:
     """Python's own TypeError, and no attempt of it is on record."""

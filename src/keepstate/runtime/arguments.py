@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import hashlib
 import inspect
 import json
@@ -27,13 +28,16 @@ def arguments_for(
     A parameter is served from the context if it has the name of something there (or is ``context``, the whole of it) and no
     default but ``None``. ``**anything`` gets all that is left. What the caller gives wins.
     """
-    signature = inspect.signature(function)
+    signature = _signature(function)
+    if signature is None:
+        return dict(kwargs)
     known = {**context, "context": context}
     given = signature.bind_partial(*args, **kwargs).arguments
     found = dict(kwargs)
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
-            found = {**{key: value for key, value in context.items() if key not in given}, **found}
+            rest = {key: value for key, value in context.items() if key not in signature.parameters}
+            found = {**rest, **found}
         elif name in known and name not in given and _waits(parameter):
             found[name] = known[name]
     return found
@@ -43,7 +47,9 @@ def check_call(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], known: frozenset[str]
 ) -> None:
     """Raise Python's own ``TypeError`` for a call that can't work, before anything of it is stored."""
-    signature = inspect.signature(function)
+    signature = _signature(function)
+    if signature is None:
+        return
     given = signature.bind_partial(*args, **kwargs).arguments
     filled = {
         name: None
@@ -60,11 +66,18 @@ def _waits(parameter: inspect.Parameter) -> bool:
 
 def fingerprint(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Return a short hash of what a function is called with, the same in every process and however it is passed."""
+    signature = _signature(function)
+    if signature is None:
+        return fingerprint_of({"args": args, "kwargs": kwargs})
+    return fingerprint_of(signature.bind_partial(*args, **kwargs).arguments)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Return the signature; ``None`` of a builtin that tells none, and so can't ask for anything of the context."""
     try:
-        named = inspect.signature(function).bind_partial(*args, **kwargs).arguments
-    except TypeError:
-        named = {"args": args, **kwargs}
-    return fingerprint_of(named)
+        return inspect.signature(function)
+    except ValueError:
+        return None
 
 
 def fingerprint_of(arguments: Mapping[str, Any]) -> str:
@@ -97,6 +110,8 @@ def _plain(value: Any, depth: int) -> Any:
 def _object(value: Any, depth: int) -> Any:
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
         return {"named": f"{value.__module__}.{value.__qualname__}"}
+    if isinstance(value, enum.Enum):
+        return {type(value).__qualname__: value.name}
     kind: Any = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if kind.__eq__ is object.__eq__:

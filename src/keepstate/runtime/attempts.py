@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ log = logging.getLogger("keepstate.runtime")
 # longer than any clock counts: an attempt of this host is not judged by its heartbeats, but by its process
 _NO_LEASE = 2**62
 _GLANCE = 0.05
+# how long a guard may take to end what a killed supervisor left behind
+_ENDING = 15.0
 _LONGEST_REASON = 2000
 
 
@@ -189,7 +192,7 @@ def _begin(
 ) -> tuple[Begun, Displaced | None]:
     """Ask the store, and where it says no, look whether the holder is still there: what the store can't see."""
     lease = store.settings.lease
-    patience = time.monotonic() + lease / SECOND
+    began = time.monotonic()
     displaced = None
     while True:
         request = replace(request, now=store.clock())
@@ -205,11 +208,11 @@ def _begin(
                 request = replace(request, dead=seen)
             elif presence is Presence.ELSEWHERE and request.lease == _NO_LEASE:
                 request = replace(request, lease=lease)
-            elif presence is Presence.ENDING and time.monotonic() < patience:
+            elif presence is Presence.ENDING and time.monotonic() < began + _ENDING:
                 time.sleep(_GLANCE)
             elif (take_over or (inherited and hold is not None and hold.displaced)) and seen != request.dead:
                 request, displaced = replace(request, dead=seen), holder
-            elif inherited and presence is Presence.ELSEWHERE and time.monotonic() < patience:
+            elif inherited and presence is Presence.ELSEWHERE and time.monotonic() < began + lease / SECOND:
                 time.sleep(_GLANCE)
             else:
                 raise
@@ -243,6 +246,8 @@ class _Heart:
             self._changed.notify()
 
     def _beat(self) -> None:
+        # signals are for the main thread: here they would not end what it waits for
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while (attempt := self._next()) is not None:
             attempt.beat()
 

@@ -31,7 +31,8 @@ log = logging.getLogger("keepstate.runtime")
 _SHELL = "/bin/sh"
 
 # Reads the pid of the command, or an empty line when there is none. The pipe's end is the supervisor's: whatever command
-# is left is killed, and waited for.
+# is left is killed, and waited for. Nobody may ever collect it (process 1 of a container often does not), so a zombie is
+# gone too.
 _GUARD = """
 trap '' HUP INT TERM
 child=
@@ -39,8 +40,14 @@ while read -r line; do child=$line; done
 [ -n "$child" ] || exit 0
 kill -KILL "$child"
 kill -HUP "-$child"
+gone() {
+  kill -0 "$child" || return 0
+  read -r stat <"/proc/$child/stat" || stat=$(ps -o stat= -p "$child")
+  case ${stat##*) } in [ZX]*) return 0 ;; esac
+  return 1
+}
 turns=0
-while kill -0 "$child" 2>/dev/null && [ $turns -lt 200 ]; do sleep 0.05; turns=$((turns + 1)); done
+until gone || [ $turns -ge 200 ]; do sleep 0.05; turns=$((turns + 1)); done
 """
 
 # Waits for the word to go, and becomes the command; without the word, it ends.
@@ -133,14 +140,14 @@ class Child:
             if not self._over and self._killer is None:
                 self._killer = _timer(self._grace, lambda: self.send(signal.SIGKILL))
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout: float | None = None, idle: Callable[[float | None], None] | None = None) -> int:
         """Wait for the command's end and return its exit code, as a shell has it: 128 + n for signal n.
 
-        After ``timeout`` seconds it is stopped, and the code is `TIMED_OUT`.
+        After ``timeout`` seconds it is stopped, and the code is `TIMED_OUT`. ``idle`` waits for a signal, or the end of a child.
         """
         clock = None if timeout is None else _timer(timeout, self._time_out)
         try:
-            killed = self._await_end()
+            killed = self._await_end(idle)
         finally:
             if clock is not None:
                 clock.cancel()
@@ -167,13 +174,18 @@ class Child:
         self._timed_out = True
         self.stop()
 
-    def _await_end(self) -> bool:
+    def _await_end(self, idle: Callable[[float | None], None] | None) -> bool:
         """Wait until the command has ended, and return whether a signal ended it."""
-        if hasattr(os, "waitid"):
-            # it is not collected yet: its pid stays taken, and a signal to it can't hit a stranger
-            status = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-            return status is not None and status.si_code != os.CLD_EXITED
-        return self._process.wait() < 0
+        if not hasattr(os, "waitid"):
+            while idle is not None and self._process.poll() is None:
+                idle(None)
+            return self._process.wait() < 0
+        # it is not collected yet: its pid stays taken, and a signal to it can't hit a stranger
+        options = os.WEXITED | os.WNOWAIT | (os.WNOHANG if idle is not None else 0)
+        while (status := os.waitid(os.P_PID, self._process.pid, options)) is None:
+            assert idle is not None  # noqa: S101 - without it, the call above waits
+            idle(None)
+        return status.si_code != os.CLD_EXITED
 
 
 def _pipe() -> tuple[int, int]:

@@ -20,6 +20,8 @@ _REFUSED = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 # What runs a program that is named further on: `python nightly.py` is nightly.py.
 _INTERPRETER = re.compile(r"(python|pypy|bash|dash|ksh|zsh|sh|perl|ruby|node|Rscript)[\d.]*(\.exe)?\Z")
 _MODULE = re.compile(r"[A-Za-z_][\w.]*\Z")
+_SHELL = re.compile(r"\w*sh")
+_TAKES_A_WORD = {"-X", "-W", "-o"}
 
 
 def safe_id(text: str) -> str:
@@ -34,13 +36,17 @@ def program_name(command: Sequence[str]) -> str:
     if not _INTERPRETER.match(name):
         return safe_id(name)
     rest = list(command[1:])
+    # what these are followed by is the program itself
+    code = {"-c", "-"} if _SHELL.match(name) else {"-c", "-e", "-E", "-m", "-"}
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         if option == "-m" and rest and _MODULE.match(rest[0]):
             return safe_id(rest[0])
-        if option in {"-c", "-e", "-m", "-"}:
+        if option in code:
             return safe_id(name)
-    return safe_id(os.path.basename(rest[0]) if rest else name)  # noqa: PTH119 - as above
+        if option in _TAKES_A_WORD:
+            del rest[:1]
+    return safe_id(os.path.basename(rest[0].rstrip("/")) if rest else name)  # noqa: PTH119 - as above
 
 
 def own_name() -> str:

@@ -154,14 +154,14 @@ def _hold_new(store: StateStore, dag_id: str, known: set[str], guard: int | None
     """Begin a new run; of several processes that do so at the same moment, one at most goes on.
 
     Each begins first and looks around then, so of any two at least one sees the other. The smaller id has precedence,
-    but goes on only when the other has withdrawn: the other may not have seen it.
+    but goes on only when the other has withdrawn, and so is erased: the other may not have seen it, and gone on.
     """
     run_id = new_run_id("manual", store.clock)
     held = begin(store, RunScope(dag_id, run_id), guard=guard)
     deadline = time.monotonic() + _RIVALRY
     while True:
         runs = store.backend.runs(dag_id, limit=_LOOK_BACK)
-        rivals = [run.run_id for run in runs if run.state == "running" and run.run_id not in {*known, run_id}]
+        rivals = [run.run_id for run in runs if run.state is not None and run.run_id not in {*known, run_id}]
         if not rivals:
             return held
         if min(rivals) < run_id or time.monotonic() > deadline:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import threading
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -26,11 +26,11 @@ from keepstate.runtime.commands import Child, Guard
 from keepstate.runtime.names import program_name
 from keepstate.runtime.retries import RetryPolicy, seconds
 from keepstate.runtime.runs import hold_run
+from keepstate.runtime.signals import SignalWatch
 from keepstate.scope import RunScope, TaskScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import FrameType
 
     from keepstate.runtime.attempts import HeldAttempt
     from keepstate.store import StateStore
@@ -112,7 +112,8 @@ def supervise(  # noqa: PLR0913 - as many as `keepstate run` has options
         on_event=on_event,
     )
     place = _Place.of(store, command, dag_id, run_id, task_id, map_index)
-    with Guard() as guard, _Signals(job):
+    with Guard() as guard, SignalWatch(PASSED_ON, job.pass_on) as signals:
+        job.idle = signals.idle
         if not place.is_run:
             return job.run(place.scope(), guard, take_over=take_over)
         run = hold_run(store, place.dag_id, place.run_id, take_over=take_over, guard=guard.pid)
@@ -205,7 +206,7 @@ class _Job:
         self._on_event = on_event
         self._child: Child | None = None
         self._stopped: int | None = None
-        self._wake = threading.Event()
+        self.idle: Callable[[float | None], None] | None = None
 
     def run(self, scope: TaskScope, guard: Guard, *, take_over: bool, hold: HeldAttempt | None = None) -> int:
         """Run attempts until one succeeds or none is left; return the exit code of the last."""
@@ -239,7 +240,6 @@ class _Job:
     def pass_on(self, number: int) -> None:
         """Pass a signal on to the command, and begin no further attempt."""
         self._stopped = number
-        self._wake.set()
         if self._child is not None:
             self._child.send(number)
 
@@ -267,7 +267,7 @@ class _Job:
                 child.stop()
             if self._stopped is not None:
                 child.send(self._stopped)
-            code = child.wait(self._timeout)
+            code = child.wait(self._timeout, self.idle)
         except BaseException as exc:
             # the guard ends the command
             _end(attempt, "failed", f"{type(exc).__name__}: {exc}")
@@ -299,7 +299,10 @@ class _Job:
         pause = self._policy.pause_after(failures)
         retry = f"retry {failures} of {self._policy.retries}"
         self._tell("waiting", scope, f"next attempt in {pause:g} s ({retry})", delay=pause)
-        return not self._wake.wait(pause)
+        deadline = time.monotonic() + pause
+        while self._stopped is None and (left := deadline - time.monotonic()) > 0:
+            (self.idle or time.sleep)(left)
+        return self._stopped is None
 
     def _give_up(self, scope: TaskScope, number: int | None, code: int | None) -> None:
         if self._stopped is not None:
@@ -319,29 +322,6 @@ class _Job:
     ) -> None:
         if self._on_event is not None:
             self._on_event(Event(kind, scope, text, try_number, returncode, delay))
-
-
-class _Signals:
-    """Passes signals on while its block lasts. One that is ignored (`nohup`) stays ignored."""
-
-    def __init__(self, job: _Job) -> None:
-        self._job = job
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in PASSED_ON:
-            if signal.getsignal(number) != signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._handle)
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        self._job.pass_on(number)
 
 
 def _end(attempt: HeldAttempt, state: str, reason: str | None) -> None:

@@ -1,0 +1,177 @@
+"""`judge` and `outlived`: every kind of request against every kind of standing."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import pytest
+
+from keepstate.backends.base import Fence, Standing, Verdict, is_newer, judge, outlived
+from keepstate.testing.contract.ground import attempt_id
+
+OLD, CURRENT, NEW = (attempt_id(order) for order in (1, 5, 9))
+CURRENT_VERDICT, NEWER, REMADE, STALE = (
+    Verdict.CURRENT,
+    Verdict.NEWER,
+    Verdict.NEW_INCARNATION,
+    Verdict.STALE,
+)
+
+
+class Case(NamedTuple):
+    """An attempt that asks, where the scope stands at try 2 with the id CURRENT, in incarnation 3."""
+
+    try_number: int
+    attempt_id: str | None
+    known_in: int | None
+    verdict: Verdict
+
+
+# the rules, one line for each way in which they may be met
+AT_TRY_2 = [
+    # without an id, the number alone decides
+    Case(1, None, None, STALE),
+    Case(2, None, None, CURRENT_VERDICT),
+    Case(3, None, None, NEWER),
+    # the current id
+    Case(2, CURRENT, 3, CURRENT_VERDICT),
+    # an unknown, newer id: on try 1 a run made again, else a try that begins
+    Case(1, NEW, None, REMADE),
+    Case(2, NEW, None, NEWER),
+    Case(3, NEW, None, NEWER),
+    # an unknown, older id: a latecomer, unless its try is higher
+    Case(1, OLD, None, STALE),
+    Case(2, OLD, None, STALE),
+    Case(3, OLD, None, NEWER),
+    # an unknown id that can't be ordered: no new run, but a new try
+    Case(1, "x", None, STALE),
+    Case(2, "x", None, NEWER),
+    Case(3, "x", None, NEWER),
+    # known in this incarnation: superseded, unless its try is higher
+    Case(1, OLD, 3, STALE),
+    Case(1, NEW, 3, STALE),
+    Case(1, "x", 3, STALE),
+    Case(2, OLD, 3, STALE),
+    Case(2, NEW, 3, STALE),
+    Case(2, "x", 3, STALE),
+    Case(3, OLD, 3, NEWER),
+    Case(3, NEW, 3, NEWER),
+    Case(3, "x", 3, NEWER),
+    # known in an earlier incarnation: over, whatever its number
+    *(Case(number, one, 2, STALE) for number in (1, 2, 3) for one in (OLD, NEW, "x")),
+]
+
+
+@pytest.mark.parametrize("case", AT_TRY_2, ids=str)
+@pytest.mark.parametrize("registered_in", [None, 3], ids=["first use", "registered"])
+def test_an_attempt_is_judged_by_number_id_and_memory(case: Case, registered_in: int | None) -> None:
+    """And it makes no difference whether it says that it registered in this incarnation."""
+    fence = Fence(case.try_number, case.attempt_id, incarnation=registered_in)
+    assert judge(Standing(2, CURRENT, 3), fence, lambda: case.known_in) is case.verdict
+
+
+def test_the_table_is_complete() -> None:
+    """Each number, with each kind of id, with each kind of memory that such an id can have."""
+    covered = {(case.try_number, case.attempt_id, case.known_in) for case in AT_TRY_2}
+    every = set(itertools.product((1, 2, 3), (OLD, NEW, "x"), (None, 2, 3)))
+    every |= {(number, None, None) for number in (1, 2, 3)} | {(2, CURRENT, 3)}
+    assert covered == every
+    assert len(AT_TRY_2) == len(every)
+
+
+@pytest.mark.parametrize("registered_in", [1, 2, 4])
+@pytest.mark.parametrize(
+    "standing",
+    [Standing(2, CURRENT, 3), Standing(None, None, 3), Standing(2, CURRENT, 3, None, deleted=True)],
+)
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("one", [None, OLD, CURRENT, NEW, "x"])
+def test_who_registered_in_another_incarnation_is_stale(
+    one: str | None, number: int, standing: Standing, registered_in: int
+) -> None:
+    """Whatever its number and id, and whatever the scope stands at."""
+    fence = Fence(number, one, incarnation=registered_in)
+    assert judge(standing, fence, lambda: None) is STALE
+    assert outlived(standing, fence, None)
+
+
+@pytest.mark.parametrize("number", [1, 2, 7])
+@pytest.mark.parametrize("one", [None, OLD, "x"])
+def test_the_first_attempt_begins(one: str | None, number: int) -> None:
+    """Where none has been, any may."""
+    assert judge(Standing(None, None, 1), Fence(number, one), lambda: None) is NEWER
+
+
+@pytest.mark.parametrize(
+    ("one", "verdict"),
+    [(None, NEWER), (OLD, STALE), (CURRENT, STALE), (NEW, NEWER), ("x", NEWER)],
+)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_after_a_person_wrote_to_a_deleted_run_older_ids_are_stale(
+    one: str | None, verdict: Verdict, number: int
+) -> None:
+    """The scope stands at no try, and still knows the last id of before."""
+    standing = Standing(None, CURRENT, 3)
+    assert judge(standing, Fence(number, one), lambda: None) is verdict
+    if verdict is STALE:
+        assert outlived(standing, Fence(number, one), None)
+
+
+@pytest.mark.parametrize(
+    ("one", "verdict"),
+    [(None, REMADE), (OLD, STALE), (CURRENT, STALE), (NEW, REMADE), ("x", REMADE)],
+)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_after_a_deletion_what_ran_before_is_stale(one: str | None, verdict: Verdict, number: int) -> None:
+    """What can't be told from a run made again is taken for one; who registered before is known by that."""
+    standing = Standing(2, CURRENT, 3, deleted=True)
+    assert judge(standing, Fence(number, one), lambda: None) is verdict
+    assert judge(standing, Fence(number, one, incarnation=3), lambda: None) is STALE
+    assert outlived(standing, Fence(number, one), None)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("one", [None, OLD, "x"])
+def test_where_the_current_attempt_has_no_id_numbers_decide(one: str | None, number: int) -> None:
+    """An id on one side alone tells nothing; but one that is known from an earlier incarnation does."""
+    standing = Standing(2, None, 3)
+    expected = {1: STALE, 2: CURRENT_VERDICT, 3: NEWER}[number]
+    assert judge(standing, Fence(number, one), lambda: None) is expected
+    if one is not None and number != 2:
+        assert judge(standing, Fence(number, one), lambda: 2) is STALE
+
+
+def test_the_memory_is_asked_only_when_it_matters() -> None:
+    """The usual case costs no look at the attempts of before."""
+
+    def ask() -> int | None:
+        raise AssertionError("asked")
+
+    assert judge(Standing(2, CURRENT, 3), Fence(2, CURRENT), ask) is CURRENT_VERDICT
+    assert judge(Standing(2, None, 3), Fence(3), ask) is NEWER
+    assert judge(Standing(2, CURRENT, 3), Fence(1), ask) is STALE
+
+
+@pytest.mark.parametrize(
+    ("try_number", "known_in", "over"),
+    [(1, None, False), (1, 3, False), (1, 2, True), (2, None, True), (2, 3, False), (3, 2, True)],
+)
+def test_a_stale_attempt_of_this_incarnation_may_read(
+    try_number: int, known_in: int | None, over: bool
+) -> None:
+    """One of an earlier incarnation may not; an unknown one on the current try is taken for such."""
+    assert outlived(Standing(2, CURRENT, 3), Fence(try_number, OLD), known_in) is over
+
+
+def test_ids_are_ordered_where_both_are_uuid7() -> None:
+    """RFC 9562, 5.7, with or without dashes, in either case; anything else can't be ordered."""
+    assert is_newer(NEW, OLD) is True
+    assert is_newer(OLD, NEW) is False
+    assert is_newer(OLD, OLD) is False
+    assert is_newer(NEW.upper().replace("-", ""), OLD) is True
+    version_4 = "01900000-0000-4000-8000-000000000009"
+    variant_c = "01900000-0000-7000-c000-000000000009"
+    for other in (None, "", "x", version_4, variant_c, OLD + "0"):
+        assert is_newer(NEW, other) is None
+        assert is_newer(other, NEW) is None

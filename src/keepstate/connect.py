@@ -95,7 +95,8 @@ def database_at(url: str | None, settings: Settings) -> Database:
     if scheme in {"postgresql", "postgres"} or scheme.startswith("postgresql+"):
         from keepstate.backends.sql import engine
 
-        return engine.EngineDatabase(engine.make_engine(url), owned=True)
+        timeout = settings.retry_timeout
+        return engine.EngineDatabase(engine.make_engine(url, timeout=timeout), owned=True, timeout=timeout)
     raise _unusable(url, scheme)
 
 
@@ -158,7 +159,7 @@ def _engine_database(engine: Any, settings: Settings) -> Database:
         return _sqlite(Path(file), settings)
     from keepstate.backends.sql.engine import EngineDatabase
 
-    return EngineDatabase(engine, owned=False)
+    return EngineDatabase(engine, owned=False, timeout=settings.retry_timeout)
 
 
 def _sqlite_path(url: str) -> Path:

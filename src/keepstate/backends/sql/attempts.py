@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from keepstate.backends.base import Begin, Begun, End, Fence, HeldScope, Verdict, stale
 from keepstate.backends.sql import statements as sql
-from keepstate.backends.sql.database import Row, Transaction
-from keepstate.backends.sql.dialects import Dialect
 from keepstate.backends.sql.scopes import ScopeRow, admit, bury_all, open_scope, verdict_on
 from keepstate.clock import optional_datetime, to_datetime
 from keepstate.errors import AlreadyRunningError
-from keepstate.scope import Attempt, RunScope
+from keepstate.scope import Attempt
+
+if TYPE_CHECKING:
+    from keepstate.backends.sql.database import Row, Transaction
+    from keepstate.backends.sql.dialects import Dialect
 
 
 def begin(tx: Transaction, dialect: Dialect, request: Begin) -> Begun:
@@ -17,7 +21,10 @@ def begin(tx: Transaction, dialect: Dialect, request: Begin) -> Begun:
     row = open_scope(tx, dialect, request.scope, request.now)
     if row.deleted:
         admit(tx, request.scope, row, None, now=request.now, history=request.history)
-    if row.attempt_id == request.attempt_id and row.try_number is not None:
+    if row.try_number is None:
+        # whatever ran before its run was deleted, this one is new
+        row.attempt_id = None
+    elif row.attempt_id == request.attempt_id:
         # the answer to this very request was lost on the way
         return Begun(row.try_number, row.incarnation)
     if row.try_number is not None and not request.take_over:
@@ -30,7 +37,7 @@ def begin(tx: Transaction, dialect: Dialect, request: Begin) -> Begun:
 
 
 def _refuse_while_held(tx: Transaction, row: ScopeRow, request: Begin) -> None:
-    found = tx.one(sql.FIND_ATTEMPT, _key(row, row.try_number, row.attempt_id))
+    found = tx.one(sql.FIND_ATTEMPT, _key(row))
     if found is None:
         return
     state, host, pid, started, beat_at = found
@@ -52,7 +59,7 @@ def _refuse_while_held(tx: Transaction, row: ScopeRow, request: Begin) -> None:
 def beat(tx: Transaction, dialect: Dialect, scope: HeldScope, fence: Fence, now: int) -> None:
     """Note a sign of life of the current attempt."""
     row = _current_row(tx, dialect, scope, fence, now)
-    tx.run(sql.BEAT, {**_key(row, fence.try_number, fence.attempt_id), "now": now})
+    tx.run(sql.BEAT, {**_key(row), "now": now})
 
 
 def end(tx: Transaction, dialect: Dialect, request: End) -> None:
@@ -61,7 +68,7 @@ def end(tx: Transaction, dialect: Dialect, request: End) -> None:
     tx.run(
         sql.END_ATTEMPT,
         {
-            **_key(row, request.fence.try_number, request.fence.attempt_id),
+            **_key(row),
             "state": request.state,
             "now": request.now,
             "reason": request.reason,
@@ -70,11 +77,8 @@ def end(tx: Transaction, dialect: Dialect, request: End) -> None:
         },
     )
     tx.run(sql.SET_STATE, {"id": row.id, "state": request.state, "now": request.now})
-    if request.clear and not isinstance(request.scope, RunScope):
-        if tx.one(sql.ANY_LIVE, {"scope_id": row.id, "now": request.now}) is not None:
-            row.version += 1
-            tx.run(sql.BUMP_SCOPE, {"id": row.id, "version": row.version, "now": request.now})
-            bury_all(tx, row, action="clear", now=request.now, writer=None, history=request.history)
+    if request.clear:
+        bury_all(tx, row, action="clear", now=request.now, writer=None, history=request.history)
 
 
 def _current_row(tx: Transaction, dialect: Dialect, scope: HeldScope, fence: Fence, now: int) -> ScopeRow:
@@ -84,12 +88,13 @@ def _current_row(tx: Transaction, dialect: Dialect, scope: HeldScope, fence: Fen
     return row
 
 
-def _key(row: ScopeRow, try_number: int | None, attempt_id: str | None) -> dict[str, object]:
+def _key(row: ScopeRow) -> dict[str, object]:
+    """Name the attempt that the scope stands at; a fence may leave out its id."""
     return {
         "id": row.id,
         "incarnation": row.incarnation,
-        "try_number": try_number,
-        "attempt_id": attempt_id or "",
+        "try_number": row.try_number,
+        "attempt_id": row.attempt_id or "",
     }
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import random
 import threading
 import time
-import uuid
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
 
 from keepstate.backends.base import (
     Applied,
@@ -19,22 +16,19 @@ from keepstate.backends.base import (
     Begun,
     ChangeNotice,
     Clear,
-    Delete,
     End,
     EntryScope,
     Fence,
     HeldScope,
     HistoryPolicy,
     Outcome,
-    Put,
     Reading,
     Session,
     StoredEntry,
     StoredVersion,
-    conflict,
     stale,
 )
-from keepstate.backends.sql import attempts, lists, purge, upgrade
+from keepstate.backends.sql import assets, attempts, entries, forking, lists, purge, upgrade
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import (
     Database,
@@ -48,11 +42,9 @@ from keepstate.backends.sql.scopes import (
     ScopeRow,
     admit,
     admit_reader,
-    bury_all,
-    digest_of,
     open_scope,
 )
-from keepstate.clock import DAY
+from keepstate.backends.sql.sessions import Sessions, find_repeated, note
 from keepstate.errors import BackendError, BackendUnavailableError
 from keepstate.scope import (
     AssetInfo,
@@ -63,15 +55,21 @@ from keepstate.scope import (
     TaskInstanceInfo,
     TaskScope,
     Writer,
-    asset_digest,
 )
-from keepstate.values import size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 T = TypeVar("T")
 
+_Where = tuple[str, dict[str, object]]
+
 _ALL = 2**31 - 1
+_NO_ENTRY = (None,) * 6
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 2.0
+# a server's restart leaves a pool full of them
+_MOST_DEAD_CONNECTIONS = 20
 
 
 class SqlBackend:
@@ -84,7 +82,9 @@ class SqlBackend:
         self._db = database
         self._retry_timeout = retry_timeout
         self.address = database.address
-        self._sessions = _Sessions() if database.dialect.commit_may_be_lost else None
+        self._sessions = Sessions() if database.dialect.commit_may_be_lost else None
+        self._writing: set[int] = set()
+        forking.carry(self)
         self._retrying(lambda: upgrade.upgrade(database, now=now()))
 
     # ------------------------------------------------------------------------------------------- entries
@@ -102,8 +102,11 @@ class SqlBackend:
         offset: int = 0,
     ) -> Reading:
         """See `Backend.read`."""
-        statement, params = self._reading_statement(scope, keys, now, limit, offset)
-        rows = self._query(statement, params)
+        where = self._where(scope)
+        if where is None:
+            # an asset that nobody has written to
+            return Reading(0, None, (), 0 if limit is not None else None)
+        rows = self._entries(where, keys, now, limit, offset)
         reset = False
         if fence is not None and not _registered(rows, fence):
 
@@ -113,97 +116,57 @@ class SqlBackend:
                 return row.reset
 
             reset = self._write(register)
-            rows = self._query(statement, params)
+            rows = self._entries(where, keys, now, limit, offset)
         if not rows or rows[0][6]:
             return Reading(0, None, (), 0 if limit is not None else None)
         first = rows[0]
-        current = fence is None or _registered(rows, fence)
         if fence is not None and fence.incarnation not in (None, first[2]):
             raise stale(scope, fence, ScopeRow.of(first[:8]).standing)
-        wanted = None if keys is None or statement is sql.READ_ONE else set(keys)
+        wanted = None if keys is None or len(keys) == 1 else set(keys)
         found = tuple(
             StoredEntry(*row[8:14])
             for row in rows
             if row[9] is not None and (wanted is None or row[8] in wanted)
         )
-        total = None
-        if limit is not None:
-            total = int(self._query(sql.COUNT_LIVE, {"digest": params["digest"], "now": now})[0][0])
-        return Reading(first[1], first[2] if current else None, found, total, reset)
+        total = None if limit is None else int(self._ask(sql.COUNT_LIVE, where, now=now)[0][8])
+        has_a_say = fence is None or _registered(rows, fence)
+        return Reading(first[1], first[2] if has_a_say else None, found, total, reset)
 
-    def _reading_statement(
-        self, scope: EntryScope, keys: Sequence[str] | None, now: int, limit: int | None, offset: int
-    ) -> tuple[str, dict[str, object]]:
-        params: dict[str, object] = {"digest": self._digest(scope), "now": now}
+    def _entries(
+        self, where: _Where, keys: Sequence[str] | None, now: int, limit: int | None, offset: int
+    ) -> list[Row]:
+        """Return the rows of entries, each beginning with how the scope stands; at least one where it is there."""
         if keys is not None and len(keys) == 1:
-            return sql.READ_ONE, {**params, "key": keys[0]}
+            return self._ask(sql.READ_ONE, where, now=now, key=keys[0])
         if keys is None and limit is not None:
-            return sql.READ_PAGE, {**params, "limit": limit, "offset": offset}
-        return sql.READ_ALL, params
+            page = self._ask(sql.READ_PAGE, where, now=now, limit=limit, offset=offset)
+            # beyond the last entry there is no row
+            return page or [(*row, *_NO_ENTRY) for row in self._ask(sql.STANDING, where)]
+        return self._ask(sql.READ_ALL, where, now=now)
 
     def apply(self, batch: Batch) -> Applied:
         """See `Backend.apply`."""
-        session = self._numbered(batch.session)
-        if self._db.dialect.put_in_one and len(batch.changes) == 1:
-            done = self._put_in_one(batch, batch.changes[0], session)
-            if done is not None:
-                return done
 
-        def work(tx: Transaction) -> Applied:
+        def work(tx: Transaction, session: Session | None) -> Applied:
             row = open_scope(tx, self._db.dialect, batch.scope, batch.now)
-            repeated = _find_repeated(tx, session)
+            repeated = find_repeated(tx, session, self.address)
             if repeated:
                 return repeated
             admit(tx, batch.scope, row, batch.fence, now=batch.now, history=batch.history)
-            live = {change.key: _live_version(tx, row, change, batch.now) for change in batch.changes}
-            for change in batch.changes:
-                if change.expected is not None and change.expected != live[change.key]:
-                    raise conflict(change.key, change.expected, live[change.key] or 0)
-            todo = [change for change in batch.changes if isinstance(change, Put) or live[change.key]]
-            if todo:
-                row.version += 1
-                tx.run(sql.BUMP_SCOPE, {"id": row.id, "version": row.version, "now": batch.now})
-                writer = batch.writer.to_text()
-                for change in todo:
-                    if isinstance(change, Put):
-                        _put(tx, row, change, batch, writer)
-                    else:
-                        _bury(tx, row, change, batch, writer)
-            _note(tx, session, row, batch.now)
+            entries.change(tx, row, batch)
+            note(tx, session, row, batch.now)
             return Applied(row.version, row.incarnation, reset=row.reset)
 
-        return self._write(work)
+        with self._numbered(batch.session) as session:
+            if self._db.dialect.put_in_one:
+                params = entries.put_in_one(batch, session)
+                done = params and self._put_in_one(params)
+                if done:
+                    return done
+            return self._write(lambda tx: work(tx, session))
 
-    def _put_in_one(self, batch: Batch, change: Put | Delete, session: Session | None) -> Applied | None:
+    def _put_in_one(self, params: Params) -> Applied | None:
         """Try the single statement; ``None`` where only the long way can tell what is the matter."""
-        fence = batch.fence
-        if (
-            not isinstance(change, Put)
-            or change.expected is not None
-            or not isinstance(batch.scope, TaskScope)
-            or batch.history.limit == 0
-            or session is None
-            or (fence is not None and fence.incarnation is None)
-        ):
-            return None
-        size, logged, sha256 = _loggable(change.text, batch.history)
-        params = {
-            "digest": batch.scope.digest,
-            "now": batch.now,
-            "try_number": fence.try_number if fence else None,
-            "attempt_id": fence.attempt_id if fence else None,
-            "incarnation": fence.incarnation if fence else None,
-            "session": session.id,
-            "number": session.number,
-            "key": change.key,
-            "keep": batch.history.limit - 1,
-            "value": change.text,
-            "expires_at": change.expires_at,
-            "writer": batch.writer.to_text(),
-            "logged_value": logged,
-            "size": size,
-            "sha256": sha256,
-        }
         try:
             rows = self._query(sql.PUT_IN_ONE, params)
         except RepeatedRequestError:
@@ -212,46 +175,46 @@ class SqlBackend:
 
     def clear(self, request: Clear) -> Applied:
         """See `Backend.clear`."""
-        session = self._numbered(request.session)
 
-        def work(tx: Transaction) -> Applied:
+        def work(tx: Transaction, session: Session | None) -> Applied:
             row = open_scope(tx, self._db.dialect, request.scope, request.now)
-            repeated = _find_repeated(tx, session)
+            repeated = find_repeated(tx, session, self.address)
             if repeated:
                 return repeated
             admit(tx, request.scope, row, request.fence, now=request.now, history=request.history)
-            _clear_row(tx, row, request)
+            entries.clear(tx, row, request)
             if request.all_map_indices and isinstance(request.scope, TaskScope):
                 for sibling in self._siblings(tx, request.scope, row.id):
-                    _clear_row(tx, sibling, request)
-            _note(tx, session, row, request.now)
+                    entries.clear(tx, sibling, request)
+            note(tx, session, row, request.now)
             return Applied(row.version, row.incarnation, reset=row.reset)
 
-        return self._write(work)
+        with self._numbered(request.session) as session:
+            return self._write(lambda tx: work(tx, session))
 
     def _siblings(self, tx: Transaction, scope: TaskScope, own_id: int) -> list[ScopeRow]:
+        lock = self._db.dialect.render
         ids = tx.all(
-            self._db.dialect.render(sql.SCOPES_OF_TASK),
+            lock(sql.SCOPES_OF_TASK),
             {"dag_id": scope.dag_id, "run_id": scope.run_id, "task_id": scope.task_id},
         )
-        found = [tx.one(sql.SCOPE_BY_ID, {"id": row[0]}) for row in ids if row[0] != own_id]
+        found = [tx.one(lock(sql.LOCK_SCOPE_BY_ID), {"id": row[0]}) for row in ids if row[0] != own_id]
         return [ScopeRow.of(row) for row in found if row]
 
     def history(
         self, scope: EntryScope, key: str, *, now: int, limit: int | None = None
     ) -> list[StoredVersion]:
         """See `Backend.history`."""
-        params = {
-            "digest": self._digest(scope),
-            "key": key,
-            "now": now,
-            "limit": _ALL if limit is None else limit,
-        }
-        return [StoredVersion(*row) for row in self._query(sql.HISTORY, params)]
+        where = self._where(scope)
+        rows = self._ask(sql.HISTORY, where, key=key, now=now) if where else []
+        # more may be there than the limit in force when the key was last written
+        kept = [StoredVersion(*row[:9]) for row in rows[: rows[0][9]]] if rows else []
+        return [one for one in kept if one.expires_at is None or one.expires_at > now][:limit]
 
     def changes(self, scope: EntryScope, *, after: int, now: int) -> tuple[int, list[ChangeNotice]]:
         """See `Backend.changes`."""
-        found = self._query(sql.FIND_SCOPE, {"digest": self._digest(scope)})
+        where = self._where(scope)
+        found = self._ask(sql.STANDING, where) if where else []
         if not found or found[0][6]:
             return 0, []
         version = int(found[0][1])
@@ -313,9 +276,9 @@ class SqlBackend:
         """See `Backend.delete_run`."""
         return self._write(lambda tx: lists.delete_run(tx, self._db.dialect, dag_id, run_id, now))
 
-    def delete_asset(self, scope: AssetScope, *, now: int) -> bool:
+    def delete_asset(self, scope: AssetScope, *, now: int) -> bool:  # noqa: ARG002 - nothing of it stays
         """See `Backend.delete_asset`."""
-        return self._write(lambda tx: lists.delete_asset(tx, self._db.dialect, scope, now))
+        return self._write(lambda tx: lists.delete_asset(tx, self._db.dialect, scope))
 
     # ------------------------------------------------------------------------------------------- upkeep
 
@@ -323,20 +286,23 @@ class SqlBackend:
         self, *, now: int, batch_size: int, idle: int | None, history: HistoryPolicy, dry_run: bool = False
     ) -> Iterator[CleanupReport]:
         """See `Backend.purge`."""
-        if dry_run:
-            yield purge.count(self._query, now=now, idle=idle)
-            return
-        for step in purge.STEPS:
-            while True:
-                report = self._write(lambda tx, step=step: step(tx, now=now, idle=idle, limit=batch_size))  # type: ignore[misc]
-                if report is None:
-                    break
-                yield report
         del history
+        own = self._sessions.ids() if self._sessions else set()
+        if dry_run:
+            yield purge.count(self._query, now=now, idle=idle, own=own)
+            return
+        steps: list[Callable[[Transaction], CleanupReport | None]] = [
+            lambda tx: purge.sweep_entries(tx, now=now, limit=batch_size),
+            lambda tx: purge.sweep_scopes(tx, now=now, limit=batch_size, idle=idle),
+            lambda tx: purge.sweep_sessions(tx, now=now, limit=batch_size, own=own),
+        ]
+        for step in steps:
+            while (report := self._write(step)) is not None:
+                yield report
 
     def check_writable(self) -> None:
         """See `Backend.check_writable`."""
-        self._write(lambda tx: tx.run(sql.ERASE_OLD_SESSIONS, {"before": 0}))
+        self._write(lambda tx: tx.run(sql.CHANGE_NOTHING, {}))
 
     def close(self) -> None:
         """Close what was opened here."""
@@ -344,26 +310,49 @@ class SqlBackend:
 
     # ------------------------------------------------------------------------------------------ plumbing
 
-    def _digest(self, scope: EntryScope) -> bytes:
-        if isinstance(scope, AssetScope) and scope.uri is not None:
-            digest = asset_digest("uri", scope.uri)
-            found = self._query(sql.ASSET_BY_URI, {"digest": digest})
-            if found:
-                return asset_digest("name", found[0][1])
-        return digest_of(scope)
+    def _where(self, scope: EntryScope) -> _Where | None:
+        """Return the condition that finds a scope's row for reading, or ``None`` where an asset is not known.
 
-    def _numbered(self, session: Session | None) -> Session | None:
-        if session is None and self._sessions is not None:
-            return self._sessions.next()
-        return session
+        An asset is found by its id: between two statements it may get another name.
+        """
+        if isinstance(scope, TaskScope):
+            return "s.digest = :digest", {"digest": scope.digest}
+        found = assets.find(self._query, scope)
+        return None if found is None else ("s.id = :id", {"id": found[0]})
+
+    def _ask(self, statement: str, where: _Where, **params: object) -> list[Row]:
+        condition, of_scope = where
+        return self._query(_completed(statement, condition), {**of_scope, **params})
+
+    @contextmanager
+    def _numbered(self, session: Session | None) -> Iterator[Session | None]:
+        """Give a request a number, where it has none and its answer could be lost on the way."""
+        if session is not None or self._sessions is None:
+            yield session
+        else:
+            with self._sessions.request() as own:
+                yield own
 
     def _query(self, statement: str, params: Params) -> list[Row]:
         return self._retrying(lambda: self._db.query(statement, params))
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
+        me = threading.get_ident()
+        if me in self._writing:
+            # a finaliser that writes would wait for a lock that its own thread holds
+            raise BackendError(
+                f"the store {self.address} is being written to by this thread already; "
+                "write from the task's code, not from a finaliser",
+                address=self.address,
+            )
+
         def attempt() -> T:
-            with self._db.transaction() as tx:
-                return work(tx)
+            self._writing.add(me)
+            try:
+                with self._db.transaction() as tx:
+                    return work(tx)
+            finally:
+                self._writing.discard(me)
 
         return self._retrying(attempt)
 
@@ -371,6 +360,7 @@ class SqlBackend:
         """Try again while the trouble may pass, with growing, jittered pauses, until the time allowed is over."""
         deadline = time.monotonic() + self._retry_timeout
         pause = _FIRST_PAUSE
+        dead_connections = 0
         while True:
             try:
                 return attempt()
@@ -382,42 +372,27 @@ class SqlBackend:
                         "check that it runs, or allow more with KEEPSTATE_RETRY_TIMEOUT",
                         address=self.address,
                     ) from exc.__cause__ or exc
+                if exc.at_once and dead_connections < _MOST_DEAD_CONNECTIONS:
+                    dead_connections += 1
+                    continue
                 time.sleep(min(left, pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter is no secret
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
+    # ----------------------------------------------------------------------------------------- forking
 
-class _Sessions:
-    """Numbers requests. Each thread has a session of its own, as a session's requests come one after another."""
+    def before_fork(self, *, quiet: bool) -> None:
+        """Do nothing: the database sees to its connections."""
 
-    def __init__(self) -> None:
-        self._local = threading.local()
-        _live_sessions.add(self)
-
-    def next(self) -> Session:
-        local = self._local
-        if not hasattr(local, "id"):
-            local.id, local.number = str(uuid.uuid4()), 0
-        local.number += 1
-        return Session(local.id, local.number)
-
-    def forget(self) -> None:
-        self._local = threading.local()
+    def after_fork_in_child(self) -> None:
+        """Take new session numbers: going on with the parent's, a child's writes would be taken for repetitions."""
+        self._writing.clear()
+        if self._sessions is not None:
+            self._sessions = Sessions()
 
 
-_live_sessions: weakref.WeakSet[_Sessions] = weakref.WeakSet()
-
-
-def _forget_sessions() -> None:
-    # a forked child that went on with its parent's numbers would have its writes taken for repetitions
-    for sessions in list(_live_sessions):
-        sessions.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_sessions)
-
-
-# ------------------------------------------------------------------------------------- inside a transaction
+@lru_cache(maxsize=64)
+def _completed(statement: str, condition: str) -> str:
+    return statement.replace("{scope}", condition)
 
 
 def _registered(rows: list[Row], fence: Fence) -> bool:
@@ -427,109 +402,3 @@ def _registered(rows: list[Row], fence: Fence) -> bool:
     try_number, attempt_id = rows[0][3:5]
     same_id = attempt_id == fence.attempt_id or not (attempt_id and fence.attempt_id)
     return bool(try_number == fence.try_number and same_id)
-
-
-def _find_repeated(tx: Transaction, session: Session | None) -> Applied | None:
-    """Return the answer given before, where this request was applied before."""
-    if session is None:
-        return None
-    found = tx.one(sql.FIND_SESSION, {"session": session.id})
-    if found is None or found[0] < session.number:
-        return None
-    if found[0] > session.number:
-        raise BackendError(
-            f"request {session.number} came after request {found[0]} of the same client session, and was not applied "
-            "(again); a session's requests must come one after another"
-        )
-    return Applied(found[1], found[2], repeated=True)
-
-
-def _note(tx: Transaction, session: Session | None, row: ScopeRow, now: int) -> None:
-    if session is not None:
-        tx.run(
-            sql.NOTE_SESSION,
-            {
-                "session": session.id,
-                "number": session.number,
-                "version": row.version,
-                "incarnation": row.incarnation,
-                "now": now,
-            },
-        )
-
-
-def _live_version(tx: Transaction, row: ScopeRow, change: Put | Delete, now: int) -> int | None:
-    if isinstance(change, Put) and change.expected is None:
-        return None
-    found = tx.one(sql.ENTRY_VERSION, {"scope_id": row.id, "key": change.key, "now": now})
-    return int(found[0]) if found else 0
-
-
-def _loggable(text: str, history: HistoryPolicy) -> tuple[int, str | None, str | None]:
-    """Return a value's size, and what the log keeps of it: its text, or above the limit its hash."""
-    size = size_of(text)
-    if history.value_bytes and size > history.value_bytes:
-        return size, None, hashlib.sha256(text.encode()).hexdigest()
-    return size, text, None
-
-
-def _put(tx: Transaction, row: ScopeRow, change: Put, batch: Batch, writer: str) -> None:
-    params = {
-        "scope_id": row.id,
-        "key": change.key,
-        "value": change.text,
-        "version": row.version,
-        "now": batch.now,
-        "expires_at": change.expires_at,
-        "writer": writer,
-    }
-    _trim(tx, row, change.key, batch)
-    tx.run(sql.PUT_ENTRY, params)
-    if batch.history.limit:
-        size, logged, sha256 = _loggable(change.text, batch.history)
-        tx.run(sql.ADD_TO_LOG, {**params, "action": "set", "value": logged, "size": size, "sha256": sha256})
-
-
-def _bury(tx: Transaction, row: ScopeRow, change: Delete, batch: Batch, writer: str) -> None:
-    history = batch.history
-    if history.days == 0 or history.limit == 0:
-        tx.run(sql.ERASE_ENTRY, {"scope_id": row.id, "key": change.key})
-        tx.run(sql.ERASE_LOG_OF_KEY, {"scope_id": row.id, "key": change.key})
-        return
-    _trim(tx, row, change.key, batch)
-    lapses_at = batch.now + history.days * DAY
-    params = {
-        "scope_id": row.id,
-        "key": change.key,
-        "version": row.version,
-        "now": batch.now,
-        "writer": writer,
-    }
-    tx.run(sql.BURY_ENTRY, {**params, "lapses_at": lapses_at})
-    gone = {"action": "delete", "value": None, "size": 0, "sha256": None, "expires_at": lapses_at}
-    tx.run(sql.ADD_TO_LOG, {**params, **gone})
-
-
-def _trim(tx: Transaction, row: ScopeRow, key: str, batch: Batch) -> None:
-    """Make room in the log for one more version."""
-    params = {"scope_id": row.id, "key": key}
-    if batch.history.limit == 0:
-        tx.run(sql.ERASE_LOG_OF_KEY, params)
-    else:
-        tx.run(sql.TRIM_LOG, {**params, "keep": batch.history.limit - 1, "now": batch.now})
-
-
-def _clear_row(tx: Transaction, row: ScopeRow, request: Clear) -> None:
-    if request.forget:
-        row.version += 1
-        tx.run(sql.BUMP_SCOPE, {"id": row.id, "version": row.version, "now": request.now})
-        tx.run(sql.ERASE_ALL_ENTRIES, {"scope_id": row.id})
-        tx.run(sql.ERASE_LOG, {"scope_id": row.id})
-        return
-    if tx.one(sql.ANY_LIVE, {"scope_id": row.id, "now": request.now}) is None:
-        return
-    row.version += 1
-    tx.run(sql.BUMP_SCOPE, {"id": row.id, "version": row.version, "now": request.now})
-    bury_all(
-        tx, row, action="clear", now=request.now, writer=request.writer.to_text(), history=request.history
-    )

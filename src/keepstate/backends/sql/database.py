@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from keepstate.backends.sql.dialects import Dialect
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from keepstate.backends.sql.dialects import Dialect
 
 Row = tuple[Any, ...]
 Params = Mapping[str, Any]
 
 
 class TransientError(Exception):
-    """The database is busy, gone, or gave up on a transaction: trying again may work. Never leaves the backend."""
+    """The database is busy, gone, or gave up on a transaction: trying again may work. Never leaves the backend.
+
+    ``at_once``: a pooled connection turned out to be dead; the next one may work, without a pause.
+    """
+
+    def __init__(self, message: str, *, at_once: bool = False) -> None:
+        super().__init__(message)
+        self.at_once = at_once
 
 
 class RepeatedRequestError(Exception):

@@ -1,13 +1,17 @@
-"""PostgreSQL through SQLAlchemy's engine and pool, 1.4 and 2. An engine that was handed in stays the caller's."""
+"""PostgreSQL through SQLAlchemy's engine and pool, 1.4 and 2. An engine that was handed in stays the caller's.
+
+The pool is SQLAlchemy's; statements go to the driver's own cursors, as what lies between would take longer than the
+server does to store an entry.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from keepstate.backends.sql import forking
 from keepstate.backends.sql.database import Params, RepeatedRequestError, Row, TransientError
 from keepstate.backends.sql.dialects import POSTGRESQL, Dialect
 from keepstate.errors import (
@@ -18,10 +22,13 @@ from keepstate.errors import (
     StoreReadOnlyError,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 try:
     import sqlalchemy
-    from sqlalchemy.engine import Connection, Engine, make_url
-    from sqlalchemy.exc import DBAPIError, NoSuchModuleError
+    from sqlalchemy.engine import Engine, make_url
+    from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
     from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 except ImportError as exc:  # pragma: no cover - the bare install's test runs this in a process of its own
     raise ConfigurationError(
@@ -42,142 +49,292 @@ def _driver_style(sql: str) -> str:
 class EngineDatabase:
     """A database behind a SQLAlchemy engine."""
 
-    def __init__(self, engine: Engine, *, owned: bool) -> None:
+    def __init__(self, engine: Engine, *, owned: bool, timeout: float = 30.0) -> None:
+        """Use ``engine``; ``owned`` means that closing closes it. ``timeout`` bounds the wait for a lock, in seconds."""
         dialect = _DIALECTS.get(engine.dialect.name)
         if dialect is None:
             raise ConfigurationError(
                 f"keepstate has no dialect for {engine.dialect.name!r} databases; use SQLite or PostgreSQL"
             )
+        if engine.dialect.paramstyle != "pyformat":
+            raise ConfigurationError(
+                f"keepstate does not work with the driver {engine.dialect.driver!r}; make the engine with "
+                "postgresql+psycopg:// or postgresql+psycopg2://"
+            )
         self.dialect: Dialect = dialect
         self.address = _address(engine)
         self._engine = engine
         self._owned = owned
-        # one statement by itself needs no BEGIN and COMMIT around it: one round trip instead of three
-        self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._checked = False
+        self._driver_error: type[Exception] = engine.dialect.dbapi.Error  # type: ignore[union-attr]
+        milliseconds = max(1, int(timeout * 1000))
+        # In one message, and said anew each time: a pooler may hand the connection to somebody else in between. The
+        # isolation is spelled out because an engine handed in may have another default, or none (AUTOCOMMIT). A client
+        # that stops in the middle would keep its scope locked, so the server ends its transaction.
+        self._begin = (
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
+            f"SET LOCAL lock_timeout = {milliseconds}; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {max(milliseconds, 1000)}"
+        )
+        forking.carry(self)
+
+    # ------------------------------------------------------------------------------------------ statements
 
     def query(self, sql: str, params: Params) -> list[Row]:
-        """Run one statement by itself and return its rows."""
-        with self._translated(), self._single.connect() as connection:
-            return _execute(connection, sql, params).fetchall()  # type: ignore[no-any-return]
+        """Run one statement by itself, which needs no BEGIN and COMMIT around it, and return its rows."""
+        with self._connection() as connection:
+            cursor = connection.cursor()
+            cursor.execute(_driver_style(sql), params)
+            rows: list[Row] = cursor.fetchall()
+            return rows
 
     @contextmanager
     def transaction(self) -> Iterator[EngineTransaction]:
         """Open a transaction; it commits on leaving."""
-        with self._translated(), self._engine.begin() as connection:
-            yield EngineTransaction(connection)
+        with self._connection() as connection:
+            cursor = connection.cursor()
+            cursor.execute(self._begin)
+            try:
+                yield EngineTransaction(cursor)
+                cursor.execute("COMMIT")
+            except Exception:
+                # where the connection is lost, so is the transaction
+                if not _is_lost(connection):
+                    cursor.execute("ROLLBACK")
+                raise
+
+    # ----------------------------------------------------------------------------------------- connections
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        """Lend a connection in autocommit mode, translate what goes wrong, and keep no broken one."""
+        try:
+            lent = self._engine.raw_connection()
+        except (SQLAlchemyError, self._driver_error, OSError) as exc:
+            cause = _driver_exception(exc)
+            raise self._translate_refusal(cause) from cause
+        connection: Any = lent.dbapi_connection
+        autocommit = connection.autocommit
+        try:
+            if not autocommit:
+                # what a caller's event handler has set on this connection counts for us too
+                connection.commit()
+                connection.autocommit = True
+            if not self._checked:
+                self._check(connection)
+            yield connection
+        except self._driver_error as exc:
+            lost = _is_lost(connection)
+            if lost:
+                lent.invalidate(exc)
+            raise self._translate(exc, lost=lost) from exc
+        except Exception:
+            raise
+        except BaseException as exc:
+            # interrupted in the middle of who knows what
+            lent.invalidate(exc)
+            raise
+        finally:
+            if lent.is_valid:
+                if not autocommit:
+                    connection.autocommit = False
+                lent.close()
+
+    def _check(self, connection: Any) -> None:
+        info = connection.info
+        for name in ("server_encoding", "client_encoding"):
+            encoding = info.parameter_status(name)
+            if encoding != "UTF8":
+                raise ConfigurationError(
+                    f"the store {self.address} has the {name} {encoding}, which can't hold every key and value; "
+                    "use a database made WITH ENCODING 'UTF8' and a client_encoding of utf8",
+                    address=self.address,
+                )
+        self._checked = True
 
     def close(self) -> None:
         """Close the pool, if the engine was made here."""
         if self._owned:
             self._engine.dispose()
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except DBAPIError as exc:
-            raise self._translate(exc) from exc
-        except PoolTimeoutError as exc:
-            raise TransientError("all connections of the pool are in use") from exc
+    def before_fork(self, *, quiet: bool) -> None:
+        """Do nothing: connections to a server are safe as long as the child leaves them alone."""
 
-    def _translate(self, exc: DBAPIError) -> Exception:
-        """Return what an error means here, by its SQLSTATE (PostgreSQL manual, appendix A)."""
-        cause = exc.orig
-        text = " ".join(str(cause).split())
-        state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-        if state is None:
-            # no answer from a server at all: refused, cut off, or a name that can't be resolved
-            return (
-                TransientError(text)
-                if exc.connection_invalidated or _is_connection_trouble(cause)
-                else self._other(text)
+    def after_fork_in_child(self) -> None:
+        """Leave the parent's connections alone: two processes on one would talk across each other."""
+        _left_behind.append(self._engine.pool)
+        self._engine.dispose(close=False)
+
+    # ---------------------------------------------------------------------------------------------- errors
+
+    def _translate_refusal(self, cause: Exception) -> Exception:
+        """Return what it means that there is no connection. Drivers give no SQLSTATE here, only the server's words."""
+        if isinstance(cause, PoolTimeoutError):
+            return TransientError("all connections of the pool are in use")
+        if not isinstance(cause, self._driver_error):
+            return self._other(_text(cause))
+        text = _text(cause)
+        if type(cause).__name__ == "ProgrammingError" or any(words in text for words in _REFUSALS):
+            return ConfigurationError(
+                f"the store {self.address} can't be opened with this URL ({text}); check user, password, database "
+                "and options",
+                address=self.address,
             )
-        if state == "23502" and "number" in text:
+        return TransientError(text)
+
+    def _translate(self, exc: Exception, *, lost: bool) -> Exception:
+        """Return what an error means here, by its SQLSTATE (PostgreSQL manual, appendix A)."""
+        text = _text(exc)
+        state: str | None = getattr(exc, "sqlstate", None) or getattr(exc, "pgcode", None)
+        if state is None:
+            return TransientError(text, at_once=True) if lost else self._other(text)
+        if state == "23502" and getattr(exc.diag, "column_name", None) == "number":  # type: ignore[attr-defined]
             return RepeatedRequestError()
         for prefix, kind, advice in _MEANINGS:
             if state.startswith(prefix):
-                if kind is TransientError:
-                    return TransientError(text)
                 return kind(f"the store {self.address} {advice} ({text})", address=self.address)
-        return self._other(text)
+        return TransientError(text) if lost or state.startswith(_PASSING) else self._other(text)
 
     def _other(self, text: str) -> BackendError:
         return BackendError(f"the database of {self.address} failed: {text}", address=self.address)
 
 
-_MEANINGS: tuple[tuple[str, type[Exception], str], ...] = (
-    ("08", TransientError, ""),  # connection exceptions
-    ("40001", TransientError, ""),  # serialization failure
-    ("40P01", TransientError, ""),  # deadlock detected
-    ("53300", TransientError, ""),  # too many connections
-    ("55P03", TransientError, ""),  # lock not available
-    ("57P", TransientError, ""),  # the server shuts down, crashed, or is starting
+# the first that fits counts
+_MEANINGS: tuple[tuple[str, type[BackendError | ConfigurationError], str], ...] = (
     (
         "53100",
         StoreFullError,
         "has no room left on its disk; nothing was half-written, free some room and go on",
     ),
+    ("57P04", ConfigurationError, "was dropped while it was in use; create it again"),
     ("25006", StoreReadOnlyError, "is read-only now, perhaps after a failover; name the primary server"),
     ("42501", ConfigurationError, "does not let this user in; grant it the rights to its tables"),
     ("28", ConfigurationError, "refuses the user or password of its URL"),
     ("3D000", ConfigurationError, "names a database that does not exist; create it first"),
+    ("3F000", ConfigurationError, "has no schema to make tables in; check the user's search_path"),
     ("42P01", StoreCorruptedError, "lacks a table of keepstate; run `keepstate db upgrade`"),
     ("42703", StoreCorruptedError, "has tables that differ from keepstate's; run `keepstate db check`"),
+    ("XX001", StoreCorruptedError, "is damaged; restore it from a backup"),
+    ("XX002", StoreCorruptedError, "has a damaged index; let an administrator run REINDEX"),
+)
+
+# trying again may work
+_PASSING = (
+    "08",  # connection exceptions
+    "23505",  # two processes made the same thing at once
+    "25P03",  # idle in a transaction for too long
+    "25P04",  # a transaction took too long
+    "40",  # serialization failure, deadlock, completion unknown
+    "53",  # too many connections, out of memory
+    "55P03",  # lock not available
+    "57014",  # cancelled: by a statement_timeout, or a person
+    "57P",  # the server shuts down, crashed, or is starting
+)
+
+# what servers and libpq say, in English, when trying again will not help
+_REFUSALS = (
+    "authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "permission denied",
+    "is not permitted to log in",
+    "is not currently accepting connections",
+    "does not support SSL",
+    "certificate verify failed",
+    "invalid ",
 )
 
 
-def _is_connection_trouble(cause: BaseException | None) -> bool:
-    return type(cause).__name__ in {
-        "OperationalError",
-        "InterfaceError",
-        "ConnectionTimeout",
-        "InternalError",
-    }
+def _driver_exception(exc: Exception) -> Exception:
+    """Return the driver's exception inside SQLAlchemy's, whose text repeats the statement's parameters."""
+    inner = exc.orig if isinstance(exc, DBAPIError) else None
+    return inner if isinstance(inner, Exception) else exc
+
+
+def _text(exc: Exception) -> str:
+    return " ".join(str(exc).split())
+
+
+def _is_lost(connection: Any) -> bool:
+    return bool(connection.closed)
+
+
+# kept, so that a forked child never closes what its parent uses
+_left_behind: list[Any] = []
 
 
 class EngineTransaction:
     """Statements between BEGIN and COMMIT."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
 
     def all(self, sql: str, params: Params) -> list[Row]:
         """Return all rows."""
-        return _execute(self._connection, sql, params).fetchall()  # type: ignore[no-any-return]
+        self._cursor.execute(_driver_style(sql), params)
+        return self._cursor.fetchall()  # type: ignore[no-any-return]
 
     def one(self, sql: str, params: Params) -> Row | None:
         """Return the first row, if any."""
-        return _execute(self._connection, sql, params).fetchone()  # type: ignore[no-any-return]
+        self._cursor.execute(_driver_style(sql), params)
+        return self._cursor.fetchone()  # type: ignore[no-any-return]
 
     def run(self, sql: str, params: Params) -> int:
         """Return how many rows changed."""
-        return int(_execute(self._connection, sql, params).rowcount)
+        self._cursor.execute(_driver_style(sql), params)
+        return int(self._cursor.rowcount)
 
 
-def _execute(connection: Connection, sql: str, params: Params) -> Any:  # noqa: ANN401 - differs between 1.4 and 2
-    return connection.exec_driver_sql(_driver_style(sql), dict(params))
+def make_engine(url: str, *, timeout: float = 30.0) -> Engine:
+    """Make the engine for a ``postgresql://`` URL, with psycopg 3, or psycopg2 where SQLAlchemy is 1.4.
 
-
-def make_engine(url: str) -> Engine:
-    """Make the engine for a ``postgresql://`` URL, with psycopg 3, or psycopg2 where SQLAlchemy is 1.4."""
+    ``timeout``: seconds after which a server that does not answer counts as gone.
+    """
     try:
         parsed = make_url(url)
-    except Exception as exc:
-        # the text of the URL may hold a password, and SQLAlchemy's message repeats it
+    except Exception:  # noqa: BLE001 - whatever it is, its text may repeat the URL, and with it the password
+        parsed = None
+    if parsed is None:
         raise ConfigurationError(
             "the store's URL can't be read as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; "
             "special characters in the password need percent-encoding"
-        ) from exc
+        )
     if parsed.drivername in {"postgresql", "postgres"}:
         driver = "psycopg2" if sqlalchemy.__version__.startswith("1.") else "psycopg"
         parsed = parsed.set(drivername=f"postgresql+{driver}")
+    seconds = max(2, min(10, int(timeout)))
+    options: dict[str, object] = {
+        "connect_timeout": seconds,
+        "tcp_user_timeout": seconds * 1000,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "client_encoding": "utf8",
+        "fallback_application_name": "keepstate",
+    }
     try:
-        return sqlalchemy.create_engine(parsed)
+        return sqlalchemy.create_engine(
+            parsed,
+            isolation_level="AUTOCOMMIT",
+            # every connection is given back with nothing open
+            pool_reset_on_return=None,
+            # a pool that closes what exceeds it would connect anew for every other request of a busy server
+            pool_size=_POOL_SIZE,
+            max_overflow=0,
+            pool_timeout=max(timeout, 0.1),
+            # few connections that know the statements rather than many that don't
+            pool_use_lifo=True,
+            connect_args={name: value for name, value in options.items() if name not in parsed.query},
+        )
     except (ImportError, NoSuchModuleError) as exc:
         raise ConfigurationError(
             f'the driver for {parsed.drivername} is not installed: pip install "keepstate[postgres]"',
             extra="postgres",
         ) from exc
+
+
+_POOL_SIZE = 16
 
 
 def _address(engine: Engine) -> str:

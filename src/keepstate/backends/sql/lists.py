@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql
-from keepstate.backends.sql.database import Row, Transaction
-from keepstate.backends.sql.dialects import Dialect
 from keepstate.clock import DAY, to_datetime
-from keepstate.scope import AssetInfo, AssetScope, RunInfo, TaskInstanceInfo, TaskScope, asset_digest
+from keepstate.scope import AssetInfo, AssetScope, RunInfo, TaskInstanceInfo, TaskScope
+
+if TYPE_CHECKING:
+    from keepstate.backends.sql.database import Row, Transaction
+    from keepstate.backends.sql.dialects import Dialect
 
 # an attempt of a deleted run is known as such for this long; no task outlives its deleted run by more
 _BURIED = 7 * DAY
@@ -47,14 +52,11 @@ def delete_run(tx: Transaction, dialect: Dialect, dag_id: str, run_id: str, now:
     return sum(kind == "task" for _, kind in scopes)
 
 
-def delete_asset(tx: Transaction, dialect: Dialect, scope: AssetScope, now: int) -> bool:
+def delete_asset(tx: Transaction, dialect: Dialect, scope: AssetScope) -> bool:
     """Erase an asset and all its rows."""
-    del dialect, now
-    half, text = ("name", scope.name) if scope.name is not None else ("uri", scope.uri)
-    assert text is not None  # noqa: S101 - AssetScope refuses to be without both
-    statement = sql.ASSET_BY_NAME if half == "name" else sql.ASSET_BY_URI
-    found = tx.one(statement, {"digest": asset_digest(half, text)})
-    if found is None:
+    found = assets.find(tx.all, scope)
+    # who writes to it has finished before, or finds nothing afterwards
+    if found is None or tx.one(dialect.render(sql.LOCK_SCOPE_BY_ID), {"id": found[0]}) is None:
         return False
     erase_contents(tx, found[0])
     tx.run(sql.DELETE_ASSET, {"id": found[0]})

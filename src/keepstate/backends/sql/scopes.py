@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from keepstate.backends.base import (
     EntryScope,
@@ -16,12 +17,15 @@ from keepstate.backends.base import (
     outlived,
     stale,
 )
+from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql
-from keepstate.backends.sql.database import Row, Transaction
-from keepstate.backends.sql.dialects import Dialect
+from keepstate.backends.sql.database import TransientError
 from keepstate.clock import DAY
-from keepstate.errors import InvalidIdError
-from keepstate.scope import AssetScope, RunScope, Scope, TaskScope, asset_digest
+from keepstate.scope import AssetScope, RunScope, Scope, TaskScope
+
+if TYPE_CHECKING:
+    from keepstate.backends.sql.database import Row, Transaction
+    from keepstate.backends.sql.dialects import Dialect
 
 
 @dataclass
@@ -49,96 +53,44 @@ class ScopeRow:
         return Standing(self.try_number, self.attempt_id, self.incarnation, self.item, self.deleted)
 
 
-def digest_of(scope: Scope) -> bytes:
-    """Return the digest under which a scope's row is found; for an asset known by uri alone, ask `find_asset`."""
-    if isinstance(scope, AssetScope):
-        name = scope.name if scope.name is not None else scope.uri
-        assert name is not None  # noqa: S101 - AssetScope refuses to be without both
-        return asset_digest("name", name)
-    return scope.digest
-
-
 def open_scope(tx: Transaction, dialect: Dialect, scope: Scope, now: int) -> ScopeRow:
     """Lock the scope's row, and make it first where there is none."""
     if isinstance(scope, AssetScope):
-        return _open_asset(tx, dialect, scope, now)
-    return _open(tx, dialect, scope, scope.digest, now)
-
-
-def _open(tx: Transaction, dialect: Dialect, scope: Scope, digest: bytes, now: int) -> ScopeRow:
+        return ScopeRow.of(assets.lock(tx, dialect, scope, now))
     lock = dialect.render(sql.LOCK_SCOPE)
-    row = tx.one(lock, {"digest": digest})
+    row = tx.one(lock, {"digest": scope.digest})
     if row is None:
-        _create(tx, scope, digest, now)
-        row = tx.one(lock, {"digest": digest})
-        assert row is not None  # noqa: S101 - made a line above, in this transaction
-        if isinstance(scope, TaskScope):
-            # lists of runs read one row per run, whoever began it
-            run = RunScope(scope.dag_id, scope.run_id)
-            _create(tx, run, run.digest, now)
+        _create(tx, scope, now)
+        row = tx.one(lock, {"digest": scope.digest})
+        if row is None:
+            raise TransientError("a cleanup removed the task instance in the meantime")
+        _list_run(tx, scope, now)
     return ScopeRow.of(row)
 
 
-def _create(tx: Transaction, scope: Scope, digest: bytes, now: int) -> None:
-    is_task = isinstance(scope, TaskScope)
+def _create(tx: Transaction, scope: TaskScope | RunScope, now: int) -> None:
+    task_id, map_index = (scope.task_id, scope.map_index) if isinstance(scope, TaskScope) else (None, None)
     tx.run(
         sql.CREATE_SCOPE,
         {
-            "digest": digest,
-            "kind": "task" if is_task else "run" if isinstance(scope, RunScope) else "asset",
-            "dag_id": getattr(scope, "dag_id", None),
-            "run_id": getattr(scope, "run_id", None),
-            "task_id": getattr(scope, "task_id", None),
-            "map_index": getattr(scope, "map_index", None),
+            "digest": scope.digest,
+            "kind": "run" if task_id is None else "task",
+            "dag_id": scope.dag_id,
+            "run_id": scope.run_id,
+            "task_id": task_id,
+            "map_index": map_index,
             "now": now,
+            "sweep_at": now,
         },
     )
 
 
-# ------------------------------------------------------------------------------------------------- assets
-
-
-def _open_asset(tx: Transaction, dialect: Dialect, scope: AssetScope, now: int) -> ScopeRow:
-    known = _settle_names(tx, scope)
-    name = known[1] if known else scope.name if scope.name is not None else scope.uri
-    assert name is not None  # noqa: S101 - AssetScope refuses to be without both
-    row = _open(tx, dialect, scope, asset_digest("name", name), now)
-    if known is None:
-        # the scope's row is locked, so whoever else met the new asset at the same time has finished
-        if tx.one(sql.ASSET_BY_NAME, {"digest": asset_digest("name", name)}) is None:
-            tx.run(
-                sql.CREATE_ASSET, _asset_params(row.id, name, scope.uri if scope.uri is not None else name)
-            )
-    return row
-
-
-def _settle_names(tx: Transaction, scope: AssetScope) -> Row | None:
-    """Find the asset, and write down what is now known of its name and uri."""
-    by_name = tx.one(sql.ASSET_BY_NAME, {"digest": asset_digest("name", scope.name)}) if scope.name else None
-    by_uri = tx.one(sql.ASSET_BY_URI, {"digest": asset_digest("uri", scope.uri)}) if scope.uri else None
-    if scope.name is None or scope.uri is None:
-        return by_name or by_uri
-    if by_name and by_uri and by_name[0] != by_uri[0]:
-        raise InvalidIdError(
-            f"the asset named {scope.name!r} has the uri {by_name[2]!r}, and the uri {scope.uri!r} belongs to the asset "
-            f"named {by_uri[1]!r}; delete one of them, or name it as it is known"
-        )
-    known = by_name or by_uri
-    if known and (known[1], known[2]) != (scope.name, scope.uri):
-        tx.run(sql.RENAME_ASSET, _asset_params(known[0], scope.name, scope.uri))
-        tx.run(sql.REDIGEST_SCOPE, {"id": known[0], "digest": asset_digest("name", scope.name)})
-        return (known[0], scope.name, scope.uri)
-    return known
-
-
-def _asset_params(scope_id: int, name: str, uri: str) -> dict[str, object]:
-    return {
-        "id": scope_id,
-        "name": name,
-        "uri": uri,
-        "name_digest": asset_digest("name", name),
-        "uri_digest": asset_digest("uri", uri),
-    }
+def _list_run(tx: Transaction, scope: Scope, now: int) -> None:
+    """Have the run of a task instance in the list of runs, whoever began it, and after a deletion too."""
+    if isinstance(scope, TaskScope):
+        run = RunScope(scope.dag_id, scope.run_id)
+        _create(tx, run, now)
+        tx.run(sql.REVIVE_RUN, {"digest": run.digest, "now": now})
 
 
 # ------------------------------------------------------------------------------------------------ fencing
@@ -161,8 +113,10 @@ def admit(
     if fence is None:
         if row.deleted:
             tx.run(sql.REVIVE_SCOPE, {"id": row.id, "now": now})
+            _list_run(tx, scope, now)
+            # the id of the last attempt stays: who has an older one ran before the deletion
             row.incarnation += 1
-            row.deleted, row.try_number, row.attempt_id, row.item, row.state = False, None, None, None, None
+            row.deleted, row.try_number, row.item, row.state = False, None, None, None
         return
     verdict = verdict_on(tx, row, fence)
     if verdict is Verdict.STALE:
@@ -177,6 +131,8 @@ def admit(
         row.incarnation += 1
         row.item = None
         start_empty(tx, row, now, history)
+    if row.deleted:
+        _list_run(tx, scope, now)
     _seat(tx, row, fence, now, holder)
 
 
@@ -207,15 +163,17 @@ def admit_reader(
 
 def start_empty(tx: Transaction, row: ScopeRow, now: int, history: HistoryPolicy) -> None:
     """Move all entries to the history, as nobody's writing: the beginning of a new incarnation."""
-    row.version += 1
-    tx.run(sql.BUMP_SCOPE, {"id": row.id, "version": row.version, "now": now})
     bury_all(tx, row, action="reset", now=now, writer=None, history=history)
 
 
 def bury_all(
     tx: Transaction, row: ScopeRow, *, action: str, now: int, writer: str | None, history: HistoryPolicy
 ) -> None:
-    """Remove every live entry under the row's version; the history stays for its days."""
+    """Remove every live entry, if there is any, under one new version; the history stays for its days."""
+    if tx.one(sql.ANY_LIVE, {"scope_id": row.id, "now": now}) is None:
+        return
+    row.version += 1
+    tx.run(sql.BUMP_SCOPE, {"id": row.id, "version": row.version, "now": now})
     if history.days == 0 or history.limit == 0:
         tx.run(sql.ERASE_ALL_ENTRIES, {"scope_id": row.id})
         tx.run(sql.ERASE_LOG, {"scope_id": row.id})
@@ -226,6 +184,7 @@ def bury_all(
         "action": action,
         "now": now,
         "lapses_at": now + history.days * DAY,
+        "limit": history.limit,
         "writer": writer,
     }
     tx.run(sql.LOG_REMOVAL_OF_ALL, params)

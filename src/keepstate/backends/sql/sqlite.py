@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import sqlite3
 import threading
-import weakref
-from collections.abc import Iterator
+import time
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from keepstate.backends.sql import forking
 from keepstate.backends.sql.database import Params, Row, TransientError
 from keepstate.backends.sql.dialects import SQLITE
 from keepstate.errors import (
@@ -21,12 +24,28 @@ from keepstate.errors import (
     StoreReadOnlyError,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 # UPSERT, which every write uses, came with 3.24
 _OLDEST_SQLITE = (3, 24, 0)
 
+_FIRST_PAUSE = 0.001
+_LONGEST_PAUSE = 0.025
+
+
+class _Connection(sqlite3.Connection):
+    """A connection with the cursor that runs its statements, and whether its file is known to be in WAL mode."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        # one cursor for all: making one takes as long as a small statement
+        self.hand = self.cursor()
+        self.is_wal = False
+
 
 class SqliteDatabase:
-    """One SQLite file. Connections are pooled, opened when needed, and left behind in a forked child."""
+    """One SQLite file. Connections are pooled, opened when needed, and closed before a fork."""
 
     dialect = SQLITE
 
@@ -36,69 +55,137 @@ class SqliteDatabase:
                 f"this Python has SQLite {sqlite3.sqlite_version}, and keepstate needs 3.24 or newer; "
                 "use a newer Python build, or PostgreSQL through KEEPSTATE_URL"
             )
-        self.path = path
-        self.address = f"sqlite:///{path}"
+        # a process that changes its folder keeps its store
+        self.path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would also follow links
+        self.address = f"sqlite:///{self.path}"
         self._timeout = timeout
+        self._stranded = False
+        self._pid = os.getpid()
         self._reset()
-        _open_databases.add(self)
+        forking.carry(self)
 
     def _reset(self) -> None:
-        self._idle: list[sqlite3.Connection] = []
-        # Threads of one process take turns here, which is fair and wakes at once; SQLite's own waiting is neither.
+        self._idle: list[_Connection] = []
+        # Threads of one process take turns here, which is fair and wakes at once; waiting for a file's lock is neither.
         self._turn = threading.Lock()
+
+    # ------------------------------------------------------------------------------------------ statements
 
     def query(self, sql: str, params: Params) -> list[Row]:
         """Run one statement by itself and return its rows."""
         connection = self._take()
         try:
-            rows = connection.execute(sql, params).fetchall()
+            rows = connection.hand.execute(sql, params).fetchall()
         except sqlite3.Error as exc:
-            connection.close()
+            self._drop(connection)
             raise self._translate(exc) from exc
         except BaseException:
-            connection.close()
+            self._drop(connection)
             raise
-        self._idle.append(connection)
+        self._give_back(connection)
         return rows
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTransaction]:
         """Open a write transaction; readers go on meanwhile, other writers wait."""
+        deadline = time.monotonic() + self._timeout
         if not self._turn.acquire(timeout=self._timeout):
             raise TransientError(f"another thread has been writing for {self._timeout:g} s")
         try:
-            connection = self._take()
+            connection = self._begin(deadline)
             try:
-                connection.execute("BEGIN IMMEDIATE")
                 yield SqliteTransaction(connection)
-                connection.execute("COMMIT")
+                connection.hand.execute("COMMIT")
             except sqlite3.Error as exc:
-                self._give_up(connection)
+                self._drop(connection)
                 raise self._translate(exc) from exc
             except BaseException:
-                self._give_up(connection)
+                self._drop(connection)
                 raise
-            self._idle.append(connection)
+            self._give_back(connection)
         finally:
             self._turn.release()
 
+    def _begin(self, deadline: float) -> _Connection:
+        """Return a connection that holds the file's write lock.
+
+        Waiting happens here rather than in SQLite's busy handler, which can't be interrupted, would keep a fork waiting,
+        and counts its time anew for every statement.
+        """
+        pause = _FIRST_PAUSE
+        while True:
+            connection = self._take()
+            try:
+                if not connection.is_wal:
+                    self._demand_wal(connection)
+                connection.hand.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as exc:
+                self._drop(connection)
+                error = self._translate(exc)
+                left = deadline - time.monotonic()
+                if left <= 0 or not isinstance(error, TransientError):
+                    raise error from exc
+            except BaseException:
+                self._drop(connection)
+                raise
+            else:
+                return connection
+            time.sleep(min(left, pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter is no secret
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    # ----------------------------------------------------------------------------------------- connections
+
     def close(self) -> None:
         """Close the pooled connections; the last one folds the write-ahead log into the file."""
-        _open_databases.discard(self)
-        while self._idle:
-            self._idle.pop().close()
+        self._close_idle()
 
-    def _take(self) -> sqlite3.Connection:
+    def before_fork(self, *, quiet: bool) -> None:
+        """Close the connections, as SQLite must not be carried over a fork."""
+        self._stranded = not quiet
+        self._close_idle()
+
+    def after_fork_in_child(self) -> None:
+        """Start with no connection and no turn taken."""
+        self._reset()
+
+    def _close_idle(self) -> None:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return
+            connection.close()
+
+    def _take(self) -> _Connection:
+        """Return a connection that nobody else uses; a fork waits until it is given back or dropped."""
+        if self._stranded and os.getpid() != self._pid:
+            raise BackendError(
+                f"the store {self.address} can't be used in this process: it was forked from within a write; "
+                "start such processes with the spawn method, or before the store is used",
+                address=self.address,
+            )
+        forking.traffic.enter()
         try:
-            return self._idle.pop()
-        except IndexError:
-            return self._connect()
+            try:
+                return self._idle.pop()
+            except IndexError:
+                return self._connect()
+        except BaseException:
+            forking.traffic.leave()
+            raise
 
-    def _give_up(self, connection: sqlite3.Connection) -> None:
+    def _give_back(self, connection: _Connection) -> None:
+        self._idle.append(connection)
+        forking.traffic.leave()
+
+    def _drop(self, connection: _Connection) -> None:
         # closing rolls back; a connection that failed is not worth keeping
-        connection.close()
+        try:
+            connection.close()
+        finally:
+            forking.traffic.leave()
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> _Connection:
         if not self.path.parent.is_dir():
             raise ConfigurationError(
                 f"the folder {self.path.parent} for the store {self.address} does not exist; create it, or name another",
@@ -112,57 +199,77 @@ class SqliteDatabase:
         try:
             connection = sqlite3.connect(
                 self.path,
-                timeout=self._timeout,
+                timeout=0,
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=64,
+                factory=_Connection,
             )
         except sqlite3.Error as exc:
             raise self._translate(exc) from exc
         try:
-            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            # FULL syncs the log at every commit: what set() returned from survives a power loss
-            connection.execute("PRAGMA synchronous = FULL")
+            # FULL syncs the log at every commit: what set() returned from survives a power loss. On macOS a sync needs
+            # a word of its own to reach the disk.
+            connection.hand.execute("PRAGMA synchronous = FULL")
+            connection.hand.execute("PRAGMA fullfsync = ON")
+            (mode,) = connection.hand.execute("PRAGMA journal_mode").fetchone()
+            connection.is_wal = mode == "wal"
+            if not connection.is_wal and connection.hand.execute("PRAGMA page_count").fetchone() == (0,):
+                self._demand_wal(connection)
         except sqlite3.Error as exc:
             connection.close()
             raise self._translate(exc) from exc
-        if mode != "wal":
+        except BaseException:
             connection.close()
+            raise
+        return connection
+
+    def _demand_wal(self, connection: _Connection) -> None:
+        """Switch the file to a write-ahead log; where something is in it, on writing only: a newer keepstate's stays as it is."""
+        (mode,) = connection.hand.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
             raise ConfigurationError(
                 f"the file system of {self.address} does not let SQLite share a write-ahead log (a network drive?); "
                 "put KEEPSTATE_HOME on a local disk, or use PostgreSQL through KEEPSTATE_URL",
                 address=self.address,
             )
-        return connection
+        connection.is_wal = True
+
+    # ---------------------------------------------------------------------------------------------- errors
 
     def _translate(self, exc: sqlite3.Error) -> Exception:
         """Return what an error of the driver means here. SQLite's words are stable; codes came with Python 3.11."""
         text = str(exc)
-        for fragment, kind, advice in _MEANINGS:
-            if fragment in text:
-                if kind is TransientError:
-                    return TransientError(f"another process has been writing for {self._timeout:g} s")
-                if kind is StoreReadOnlyError and os.access(self.path, os.W_OK):
-                    advice = "its folder may not be written, and SQLite needs to place its log there"
-                message = f"the store {self.address} {advice} ({text})"
-                return kind(message, address=self.address)
-        return BackendError(f"SQLite failed on {self.address}: {text}", address=self.address)
+        if any(fragment in text for fragment in _PASSING):
+            return TransientError(f"another process has been writing for {self._timeout:g} s")
+        kind, advice = next(
+            ((kind, advice) for fragment, kind, advice in _MEANINGS if fragment in text),
+            (BackendError, "failed"),
+        )
+        folder = self.path.parent
+        if kind is BackendUnavailableError and not self.path.exists() and not os.access(folder, os.W_OK):
+            kind, advice = (
+                StoreReadOnlyError,
+                f"is not there, and can't be made as {folder} may not be written",
+            )
+        elif kind is BackendUnavailableError and _is_full(folder):
+            kind, advice = StoreFullError, _FULL
+        elif kind is StoreReadOnlyError and os.access(self.path, os.W_OK):
+            advice = f"can't be used as {folder} may not be written, where SQLite places its log"
+        return kind(f"the store {self.address} {advice} ({text})", address=self.address)
 
 
-_MEANINGS: tuple[tuple[str, type[Exception], str], ...] = (
-    ("is locked", TransientError, ""),
-    ("database is busy", TransientError, ""),
-    (
-        "disk is full",
-        StoreFullError,
-        "has no room left on its disk; nothing was half-written, free some room and go on",
-    ),
-    (
-        "readonly database",
-        StoreReadOnlyError,
-        "may only be read by this user; check its owner and permissions",
-    ),
-    ("read-only", StoreReadOnlyError, "may only be read by this user; check its owner and permissions"),
+_FULL = "has no room left on its disk; nothing was half-written, free some room and go on"
+_READ_ONLY = "may only be read by this user; check its owner and permissions"
+_FOREIGN = "has tables that differ from keepstate's; restore it from a backup, or name another file"
+
+# trying again may work; the last is a race between processes that open the log at once
+_PASSING = ("is locked", "database is busy", "locking protocol")
+
+_MEANINGS: tuple[tuple[str, type[BackendError], str], ...] = (
+    ("disk is full", StoreFullError, _FULL),
+    ("readonly database", StoreReadOnlyError, _READ_ONLY),
+    ("read-only", StoreReadOnlyError, _READ_ONLY),
     (
         "file is not a database",
         StoreCorruptedError,
@@ -178,29 +285,37 @@ _MEANINGS: tuple[tuple[str, type[Exception], str], ...] = (
         StoreCorruptedError,
         "lacks a table of keepstate; restore it from a backup",
     ),
-    (
-        "no such column",
-        StoreCorruptedError,
-        "has tables that differ from keepstate's; restore it from a backup",
-    ),
+    ("no such column", StoreCorruptedError, _FOREIGN),
+    ("has no column", StoreCorruptedError, _FOREIGN),
     (
         "unable to open database file",
         BackendUnavailableError,
-        "can't be opened; check that its folder exists and may be written by this user",
+        "can't be opened; check that it may be read and written by this user, and how many files are open",
     ),
     (
         "disk I/O error",
         BackendUnavailableError,
-        "can't be read or written; check the disk, or a limit on file sizes",
+        "can't be read or written; check the disk, its quota, or a limit on file sizes",
     ),
 )
+
+# what SQLite needs at once: the index of a write-ahead log
+_LEAST_ROOM = 32 * 1024
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether a disk has no room: SQLite calls it an I/O error when it can't make the index of its log."""
+    try:
+        return shutil.disk_usage(folder).free < _LEAST_ROOM
+    except OSError:
+        return False
 
 
 class SqliteTransaction:
     """Statements between BEGIN IMMEDIATE and COMMIT."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._execute = connection.execute
+    def __init__(self, connection: _Connection) -> None:
+        self._execute = connection.hand.execute
 
     def all(self, sql: str, params: Params) -> list[Row]:
         """Return all rows."""
@@ -214,18 +329,3 @@ class SqliteTransaction:
     def run(self, sql: str, params: Params) -> int:
         """Return how many rows changed."""
         return self._execute(sql, params).rowcount
-
-
-# A connection must not be used in a forked child, nor closed there: closing would touch the parent's locks and log.
-_open_databases: weakref.WeakSet[SqliteDatabase] = weakref.WeakSet()
-_left_behind: list[list[sqlite3.Connection]] = []
-
-
-def _leave_connections_behind() -> None:
-    for database in list(_open_databases):
-        _left_behind.append(database._idle)  # noqa: SLF001 - the class's own fork hook
-        database._reset()  # noqa: SLF001
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_connections_behind)

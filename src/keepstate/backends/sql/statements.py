@@ -15,15 +15,13 @@ SCOPE_COLUMNS = "id, version, incarnation, try_number, attempt_id, item, deleted
 # the row that every change of a scope locks first: whoever holds it is alone in the scope
 LOCK_SCOPE = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE digest = :digest{{for_update}}"
 
-SCOPE_BY_ID = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE id = :id"
-
-FIND_SCOPE = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE digest = :digest"
+LOCK_SCOPE_BY_ID = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE id = :id{{for_update}}"
 
 # two processes may meet a new scope at once: one row results
 CREATE_SCOPE = """
 INSERT INTO keepstate_scope
   (digest, kind, dag_id, run_id, task_id, map_index, incarnation, version, deleted, created_at, updated_at, sweep_at)
-VALUES (:digest, :kind, :dag_id, :run_id, :task_id, :map_index, 1, 0, 0, :now, :now, :now)
+VALUES (:digest, :kind, :dag_id, :run_id, :task_id, :map_index, 1, 0, 0, :now, :now, :sweep_at)
 ON CONFLICT (digest) DO NOTHING
 """
 
@@ -33,18 +31,19 @@ BUMP_SCOPE = "UPDATE keepstate_scope SET version = :version, updated_at = :now W
 SEAT_ATTEMPT = """
 UPDATE keepstate_scope
 SET try_number = :try_number, attempt_id = :attempt_id, incarnation = :incarnation, item = :item, state = :state,
-    deleted = 0, updated_at = :now
+    created_at = CASE WHEN deleted = 1 THEN :now ELSE created_at END, deleted = 0, updated_at = :now
 WHERE id = :id
 """
 
 SET_STATE = "UPDATE keepstate_scope SET state = :state, updated_at = :now WHERE id = :id"
 
-REVIVE_SCOPE = """
+_REVIVE = """
 UPDATE keepstate_scope
-SET deleted = 0, incarnation = incarnation + 1, try_number = NULL, attempt_id = NULL, item = NULL, state = NULL,
-    updated_at = :now
-WHERE id = :id
+SET deleted = 0, incarnation = incarnation + 1, try_number = NULL, item = NULL, state = NULL,
+    created_at = :now, updated_at = :now
 """
+REVIVE_SCOPE = _REVIVE + "WHERE id = :id"
+REVIVE_RUN = _REVIVE + "WHERE digest = :digest AND deleted = 1"
 
 SCOPES_OF_RUN = """
 SELECT id, kind FROM keepstate_scope WHERE dag_id = :dag_id AND run_id = :run_id AND deleted = 0{for_update}
@@ -64,8 +63,9 @@ DELETE_SCOPE = "DELETE FROM keepstate_scope WHERE id = :id"
 
 # ------------------------------------------------------------------------------------------------- assets
 
-ASSET_BY_NAME = "SELECT id, name, uri FROM keepstate_asset WHERE name_digest = :digest"
-ASSET_BY_URI = "SELECT id, name, uri FROM keepstate_asset WHERE uri_digest = :digest"
+ASSETS_CALLED = (
+    "SELECT id, name, uri FROM keepstate_asset WHERE name_digest = :name_digest OR uri_digest = :uri_digest"
+)
 CREATE_ASSET = """
 INSERT INTO keepstate_asset (id, name_digest, uri_digest, name, uri)
 VALUES (:id, :name_digest, :uri_digest, :name, :uri)
@@ -82,26 +82,30 @@ ENTRY_COLUMNS = "e.entry_key, e.value, e.version, e.updated_at, e.expires_at, e.
 _LIVE = "e.value IS NOT NULL AND (e.expires_at IS NULL OR e.expires_at > :now)"
 _STANDING = "s.id, s.version, s.incarnation, s.try_number, s.attempt_id, s.item, s.deleted, s.state"
 
-# one row, and so one consistent view, even where there is no such entry
+# Reading comes in two forms, by the digest of a task instance and by the id of an asset: {scope}. It answers at least one
+# row where the scope is there, and so is one consistent view even where there is no such entry.
 READ_ONE = f"""
 SELECT {_STANDING}, {ENTRY_COLUMNS}
 FROM keepstate_scope s LEFT JOIN keepstate_entry e ON e.scope_id = s.id AND e.entry_key = :key AND {_LIVE}
-WHERE s.digest = :digest
+WHERE {{scope}}
 """
 
 READ_ALL = f"""
 SELECT {_STANDING}, {ENTRY_COLUMNS}
 FROM keepstate_scope s LEFT JOIN keepstate_entry e ON e.scope_id = s.id AND {_LIVE}
-WHERE s.digest = :digest
+WHERE {{scope}}
 ORDER BY e.entry_key
 """
 
 READ_PAGE = READ_ALL + " LIMIT :limit OFFSET :offset"
 
+# where a page lies beyond the last entry, this still tells how many there are, and how the scope stands
 COUNT_LIVE = f"""
-SELECT COUNT(*) FROM keepstate_scope s JOIN keepstate_entry e ON e.scope_id = s.id AND {_LIVE}
-WHERE s.digest = :digest
+SELECT {_STANDING}, (SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = s.id AND {_LIVE})
+FROM keepstate_scope s WHERE {{scope}}
 """
+
+STANDING = f"SELECT {_STANDING} FROM keepstate_scope s WHERE {{scope}}"
 
 # what compare-and-set compares with
 ENTRY_VERSION = f"""
@@ -116,22 +120,37 @@ _EARLIER = """CASE
   WHEN excluded.sweep_at IS NULL OR keepstate_entry.sweep_at < excluded.sweep_at THEN keepstate_entry.sweep_at
   ELSE excluded.sweep_at END"""
 
+# writes an entry that is there, as long as nothing else has to change: its log needs no trimming, its time has not come,
+# and it need not be swept earlier than it would be, which leaves the index of the sweep alone
+RENEW_ENTRY = """
+UPDATE keepstate_entry
+SET value = :value, version = :version, updated_at = :now, expires_at = :expires_at, writer = :writer,
+    log_rows = log_rows + 1, log_limit = :limit
+WHERE scope_id = :scope_id AND entry_key = :key AND log_rows < :most
+  AND (expires_at IS NULL OR expires_at > :now) AND (CAST(:expires_at AS BIGINT) IS NULL OR sweep_at <= :expires_at)
+"""
+
+_ENTRY_ROW = (
+    "scope_id, entry_key, value, version, updated_at, expires_at, sweep_at, writer, log_rows, log_limit"
+)
+
 _ON_CONFLICT_PUT = f"""
 ON CONFLICT (scope_id, entry_key) DO UPDATE SET
   value = excluded.value, version = excluded.version, updated_at = excluded.updated_at,
-  expires_at = excluded.expires_at, writer = excluded.writer, sweep_at = {_EARLIER}
+  expires_at = excluded.expires_at, writer = excluded.writer, sweep_at = {_EARLIER}, log_limit = excluded.log_limit,
 """
 
 PUT_ENTRY = f"""
-INSERT INTO keepstate_entry (scope_id, entry_key, value, version, updated_at, expires_at, sweep_at, writer)
-VALUES (:scope_id, :key, :value, :version, :now, :expires_at, :expires_at, :writer)
-{_ON_CONFLICT_PUT}
+INSERT INTO keepstate_entry ({_ENTRY_ROW})
+VALUES (:scope_id, :key, :value, :version, :now, :expires_at, :expires_at, :writer, :logged_rows, :limit)
+{_ON_CONFLICT_PUT} log_rows = keepstate_entry.log_rows + :logged_rows - :trimmed
 """
 
 # a removed key leaves a tombstone for as long as its history lasts
 BURY_ENTRY = """
 UPDATE keepstate_entry
 SET value = NULL, version = :version, updated_at = :now, expires_at = :lapses_at, writer = :writer,
+    log_rows = log_rows + 1 - :trimmed, log_limit = :limit,
     sweep_at = CASE WHEN sweep_at IS NULL OR sweep_at > :lapses_at THEN :lapses_at ELSE sweep_at END
 WHERE scope_id = :scope_id AND entry_key = :key AND value IS NOT NULL AND (expires_at IS NULL OR expires_at > :now)
 """
@@ -139,6 +158,7 @@ WHERE scope_id = :scope_id AND entry_key = :key AND value IS NOT NULL AND (expir
 BURY_ALL_ENTRIES = """
 UPDATE keepstate_entry
 SET value = NULL, version = :version, updated_at = :now, expires_at = :lapses_at, writer = :writer,
+    log_rows = log_rows + 1, log_limit = :limit,
     sweep_at = CASE WHEN sweep_at IS NULL OR sweep_at > :lapses_at THEN :lapses_at ELSE sweep_at END
 WHERE scope_id = :scope_id AND value IS NOT NULL AND (expires_at IS NULL OR expires_at > :now)
 """
@@ -158,16 +178,18 @@ ORDER BY e.version, e.entry_key
 ADD_TO_LOG = """
 INSERT INTO keepstate_log
   (scope_id, entry_key, version, action, value, size, sha256, written_at, expires_at, writer)
-VALUES (:scope_id, :key, :version, :action, :value, :size, :sha256, :now, :expires_at, :writer)
+VALUES (:scope_id, :key, :version, :action, :logged, :size, :sha256, :now, :expires_at, :writer)
 """
 
-# runs before the entry is written: keeps the newest :keep versions, and none where the entry's own time had come
+# runs before the entry is written: keeps the newest :keep versions, and none where the entry's own time had come. Not at
+# every write: `log_rows` counts a key's rows, and half as many again as the limit may gather.
 TRIM_LOG = """
-DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND (
-  version <= (SELECT version FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key
-              ORDER BY version DESC LIMIT 1 OFFSET :keep)
-  OR EXISTS (SELECT 1 FROM keepstate_entry e
-             WHERE e.scope_id = :scope_id AND e.entry_key = :key AND e.expires_at <= :now))
+DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND version <= CASE
+  WHEN EXISTS (SELECT 1 FROM keepstate_entry e
+               WHERE e.scope_id = :scope_id AND e.entry_key = :key AND e.expires_at <= :now)
+  THEN 9223372036854775807
+  ELSE (SELECT o.version FROM keepstate_log o WHERE o.scope_id = :scope_id AND o.entry_key = :key
+        ORDER BY o.version DESC LIMIT 1 OFFSET :keep) END
 """
 
 LOG_REMOVAL_OF_ALL = """
@@ -178,15 +200,14 @@ FROM keepstate_entry e
 WHERE e.scope_id = :scope_id AND e.value IS NOT NULL AND (e.expires_at IS NULL OR e.expires_at > :now)
 """
 
-# a version is shown until its own time, and until the key's: that of the entry, or of its tombstone
+# a key's log, as long as the key's own time has not come: that of the entry, or of its tombstone
 HISTORY = """
-SELECT l.entry_key, l.version, l.action, l.value, l.size, l.sha256, l.written_at, l.expires_at, l.writer
+SELECT l.entry_key, l.version, l.action, l.value, l.size, l.sha256, l.written_at, l.expires_at, l.writer, e.log_limit
 FROM keepstate_scope s
 JOIN keepstate_entry e ON e.scope_id = s.id AND e.entry_key = :key AND (e.expires_at IS NULL OR e.expires_at > :now)
-JOIN keepstate_log l ON l.scope_id = s.id AND l.entry_key = :key AND (l.expires_at IS NULL OR l.expires_at > :now)
-WHERE s.digest = :digest
+JOIN keepstate_log l ON l.scope_id = s.id AND l.entry_key = :key
+WHERE {scope}
 ORDER BY l.version DESC
-LIMIT :limit
 """
 
 ERASE_LOG_OF_KEY = "DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key"
@@ -296,12 +317,15 @@ ORDER BY a.name LIMIT :limit OFFSET :offset
 # ------------------------------------------------------------------------------------------------ cleanup
 
 DUE_ENTRIES = """
-SELECT scope_id, entry_key, expires_at FROM keepstate_entry WHERE sweep_at <= :now ORDER BY sweep_at LIMIT :limit
+SELECT scope_id, entry_key, log_limit FROM keepstate_entry WHERE sweep_at <= :now ORDER BY sweep_at LIMIT :limit
 """
 COUNT_EXPIRED_ENTRIES = "SELECT COUNT(*) FROM keepstate_entry WHERE sweep_at <= :now AND expires_at <= :now"
 COUNT_DUE_LOG = """
 SELECT COUNT(*) FROM keepstate_entry e JOIN keepstate_log l ON l.scope_id = e.scope_id AND l.entry_key = e.entry_key
-WHERE e.sweep_at <= :now AND (e.expires_at <= :now OR l.expires_at <= :now)
+WHERE e.sweep_at <= :now AND (
+  e.expires_at <= :now OR l.expires_at <= :now
+  OR (SELECT COUNT(*) FROM keepstate_log n
+      WHERE n.scope_id = l.scope_id AND n.entry_key = l.entry_key AND n.version > l.version) >= e.log_limit)
 """
 
 # the row may have been written again since it was listed: only what is still due goes
@@ -312,7 +336,7 @@ ERASE_EXPIRED_LOG = (
     "DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND expires_at <= :now"
 )
 RESCHEDULE_SWEEP = """
-UPDATE keepstate_entry SET sweep_at = (
+UPDATE keepstate_entry SET log_rows = log_rows - :erased, sweep_at = (
   SELECT MIN(due) FROM (
     SELECT e.expires_at AS due FROM keepstate_entry e WHERE e.scope_id = :scope_id AND e.entry_key = :key
     UNION ALL
@@ -320,30 +344,42 @@ UPDATE keepstate_entry SET sweep_at = (
 WHERE scope_id = :scope_id AND entry_key = :key
 """
 
+# ``sweep_at`` of a scope is no later than the time from which it may go: that is why it is set anew when its last entry, or
+# a run's task instance, has gone
 DUE_SCOPES = """
-SELECT s.id, s.kind, s.deleted, s.updated_at, s.state,
+SELECT s.id, s.kind, s.deleted, s.updated_at, s.state, s.dag_id, s.run_id,
   (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = s.id LIMIT 1),
   (SELECT 1 FROM keepstate_scope t WHERE t.dag_id = s.dag_id AND t.run_id = s.run_id AND t.kind = 'task' LIMIT 1)
 FROM keepstate_scope s WHERE s.sweep_at <= :now ORDER BY s.sweep_at LIMIT :limit
 """
 LAST_BEAT = "SELECT MAX(beat_at) FROM keepstate_attempt WHERE scope_id = :id AND state = 'running'"
 POSTPONE_SCOPE = "UPDATE keepstate_scope SET sweep_at = :sweep_at WHERE id = :id"
+SWEEP_EMPTIED_SCOPE = """
+UPDATE keepstate_scope SET sweep_at = :now
+WHERE id = :scope_id AND sweep_at > :now AND NOT EXISTS (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = :scope_id)
+"""
+SWEEP_RUN = "UPDATE keepstate_scope SET sweep_at = :sweep_at WHERE digest = :digest AND deleted = 0"
 ERASE_IDLE_SCOPE = "DELETE FROM keepstate_scope WHERE id = :id AND updated_at = :updated_at"
+
+# what a cleanup would remove: a scope that holds nothing but what expires goes in the same cleanup
 COUNT_IDLE_SCOPES = """
-SELECT COUNT(*), COALESCE(SUM(attempts), 0) FROM (
+SELECT COUNT(*), CAST(COALESCE(SUM(attempts), 0) AS BIGINT) FROM (
   SELECT (SELECT COUNT(*) FROM keepstate_attempt a WHERE a.scope_id = s.id) AS attempts
   FROM keepstate_scope s
-  WHERE s.sweep_at <= :now AND (s.deleted = 1 OR (
-    s.kind <> 'asset' AND s.updated_at <= :before
-    AND NOT EXISTS (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = s.id)
+  WHERE (s.deleted = 1 AND s.sweep_at <= :now) OR (
+    s.deleted = 0 AND s.kind <> 'asset' AND s.updated_at <= :before
+    AND (s.sweep_at <= :now OR EXISTS (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = s.id))
+    AND NOT EXISTS (SELECT 1 FROM keepstate_entry e
+                    WHERE e.scope_id = s.id AND (e.expires_at IS NULL OR e.expires_at > :now))
     AND NOT EXISTS (SELECT 1 FROM keepstate_attempt b
                     WHERE b.scope_id = s.id AND b.state = 'running' AND b.beat_at > :before)
     AND NOT (s.kind = 'run' AND EXISTS (
       SELECT 1 FROM keepstate_scope t
-      WHERE t.dag_id = s.dag_id AND t.run_id = s.run_id AND t.kind = 'task'))))) AS due
+      WHERE t.dag_id = s.dag_id AND t.run_id = s.run_id AND t.kind = 'task')))) AS due
 """
-COUNT_OLD_SESSIONS = "SELECT COUNT(*) FROM keepstate_session WHERE used_at <= :before"
-ERASE_OLD_SESSIONS = "DELETE FROM keepstate_session WHERE used_at <= :before"
+OLD_SESSIONS = "SELECT id FROM keepstate_session WHERE used_at <= :before ORDER BY used_at LIMIT :limit"
+CHANGE_NOTHING = "DELETE FROM keepstate_session WHERE used_at < 0"
+ERASE_OLD_SESSION = "DELETE FROM keepstate_session WHERE id = :id AND used_at <= :before"
 
 # -------------------------------------------------------------------------- one round trip on PostgreSQL
 
@@ -365,19 +401,24 @@ WITH s AS (
   ON CONFLICT (id) DO UPDATE SET
     number = CASE WHEN keepstate_session.number < excluded.number THEN excluded.number END,
     version = excluded.version, incarnation = excluded.incarnation, used_at = excluded.used_at
+), was AS (
+  SELECT log_rows, expires_at FROM keepstate_entry WHERE scope_id = (SELECT id FROM s) AND entry_key = :key
 ), trimmed AS (
-  DELETE FROM keepstate_log l USING s WHERE l.scope_id = s.id AND l.entry_key = :key AND (
-    l.version <= (SELECT o.version FROM keepstate_log o WHERE o.scope_id = s.id AND o.entry_key = :key
-                  ORDER BY o.version DESC LIMIT 1 OFFSET :keep)
-    OR EXISTS (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = s.id AND e.entry_key = :key AND e.expires_at <= :now))
+  DELETE FROM keepstate_log WHERE scope_id = (SELECT id FROM s) AND entry_key = :key AND version <= (SELECT CASE
+    WHEN was.expires_at <= :now THEN 9223372036854775807
+    WHEN was.log_rows >= :most THEN (
+      SELECT o.version FROM keepstate_log o WHERE o.scope_id = (SELECT id FROM s) AND o.entry_key = :key
+      ORDER BY o.version DESC LIMIT 1 OFFSET :keep) END FROM was)
+  RETURNING 1
 ), put AS (
-  INSERT INTO keepstate_entry (scope_id, entry_key, value, version, updated_at, expires_at, sweep_at, writer)
-  SELECT s.id, :key, :value, s.version, :now, CAST(:expires_at AS BIGINT), CAST(:expires_at AS BIGINT), :writer FROM s
-  {_ON_CONFLICT_PUT}
+  INSERT INTO keepstate_entry ({_ENTRY_ROW})
+  SELECT s.id, :key, :value, s.version, :now, CAST(:expires_at AS BIGINT), CAST(:expires_at AS BIGINT), :writer, 1, :limit
+  FROM s
+  {_ON_CONFLICT_PUT} log_rows = keepstate_entry.log_rows + 1 - (SELECT COUNT(*) FROM trimmed)
 ), logged AS (
   INSERT INTO keepstate_log
     (scope_id, entry_key, version, action, value, size, sha256, written_at, expires_at, writer)
-  SELECT s.id, :key, s.version, 'set', CAST(:logged_value AS TEXT), :size, CAST(:sha256 AS TEXT), :now,
+  SELECT s.id, :key, s.version, 'set', CAST(:logged AS TEXT), :size, CAST(:sha256 AS TEXT), :now,
     CAST(:expires_at AS BIGINT), :writer
   FROM s
 )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from keepstate.backends.sql.database import Database, Transaction
+from typing import TYPE_CHECKING
+
 from keepstate.backends.sql.migrations import LATEST, applied, pending
 from keepstate.errors import ConfigurationError, StoreVersionError
+
+if TYPE_CHECKING:
+    from keepstate.backends.sql.database import Database, Transaction
 
 _CURRENT = "SELECT MAX(number) FROM keepstate_migration"
 _CREATE = "CREATE TABLE keepstate_migration (number INTEGER NOT NULL PRIMARY KEY, name {key} NOT NULL, applied_at BIGINT NOT NULL)"

@@ -38,6 +38,7 @@ UP = (
       value {value}, version BIGINT NOT NULL,
       updated_at BIGINT NOT NULL, expires_at BIGINT, sweep_at BIGINT,
       writer {value},
+      log_rows INTEGER NOT NULL, log_limit INTEGER NOT NULL,
       PRIMARY KEY (scope_id, entry_key)
     ){clustered}
     """,
@@ -63,7 +64,7 @@ UP = (
     CREATE TABLE keepstate_asset (
       id BIGINT NOT NULL PRIMARY KEY,
       name_digest {bytes} NOT NULL, uri_digest {bytes} NOT NULL,
-      name {value} NOT NULL, uri {value} NOT NULL
+      name {name} NOT NULL, uri {name} NOT NULL
     )
     """,
     "CREATE UNIQUE INDEX keepstate_asset_name ON keepstate_asset (name_digest)",

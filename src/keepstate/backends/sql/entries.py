@@ -1,0 +1,175 @@
+"""Changing entries inside a transaction whose scope is open: puts, deletes, clearing, and the log of it all."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from keepstate.backends.base import Batch, Clear, Delete, HistoryPolicy, Put, Session, conflict
+from keepstate.backends.sql import statements as sql
+from keepstate.backends.sql.scopes import ScopeRow, bury_all
+from keepstate.clock import DAY
+from keepstate.scope import TaskScope, Writer
+from keepstate.values import size_of
+
+if TYPE_CHECKING:
+    from keepstate.backends.sql.database import Transaction
+
+# an attempt writes as the same writer again and again
+writer_text = lru_cache(maxsize=256)(Writer.to_text)
+
+
+def change(tx: Transaction, row: ScopeRow, batch: Batch) -> None:
+    """Apply a batch under one new version, or raise ``VersionConflictError``; nothing to delete is no change."""
+    todo = batch.changes
+    if len(todo) != 1 or isinstance(todo[0], Delete) or todo[0].expected is not None:
+        todo = _what_there_is_to_do(tx, row, batch)
+        if not todo:
+            return
+    row.version += 1
+    tx.run(sql.BUMP_SCOPE, {"id": row.id, "version": row.version, "now": batch.now})
+    writer = writer_text(batch.writer)
+    for one in todo:
+        if isinstance(one, Put):
+            _put(tx, row, one, batch, writer)
+        else:
+            _bury(tx, row, one, batch, writer)
+
+
+def _what_there_is_to_do(tx: Transaction, row: ScopeRow, batch: Batch) -> tuple[Put | Delete, ...]:
+    live = {
+        one.key: _live_version(tx, row, one.key, batch.now)
+        for one in batch.changes
+        if isinstance(one, Delete) or one.expected is not None
+    }
+    for one in batch.changes:
+        if one.expected is not None and one.expected != live[one.key]:
+            raise conflict(one.key, one.expected, live[one.key])
+    return tuple(one for one in batch.changes if isinstance(one, Put) or live[one.key])
+
+
+def _live_version(tx: Transaction, row: ScopeRow, key: str, now: int) -> int:
+    found = tx.one(sql.ENTRY_VERSION, {"scope_id": row.id, "key": key, "now": now})
+    return int(found[0]) if found else 0
+
+
+def _put(tx: Transaction, row: ScopeRow, put: Put, batch: Batch, writer: str) -> None:
+    size, logged, sha256 = loggable(put.text, batch.history)
+    limit = batch.history.limit
+    params = {
+        "scope_id": row.id,
+        "key": put.key,
+        "value": put.text,
+        "version": row.version,
+        "now": batch.now,
+        "expires_at": put.expires_at,
+        "writer": writer,
+        "action": "set",
+        "logged": logged,
+        "size": size,
+        "sha256": sha256,
+        "logged_rows": 1 if limit else 0,
+        "limit": limit,
+        "most": most_rows(limit),
+        "keep": limit - 1,
+    }
+    if limit and tx.run(sql.RENEW_ENTRY, params):
+        tx.run(sql.ADD_TO_LOG, params)
+        return
+    params["trimmed"] = tx.run(sql.TRIM_LOG if limit else sql.ERASE_LOG_OF_KEY, params)
+    tx.run(sql.PUT_ENTRY, params)
+    if limit:
+        tx.run(sql.ADD_TO_LOG, params)
+
+
+def most_rows(limit: int) -> int:
+    """Return how many rows a key's log may have before it is trimmed to ``limit``: trimming takes time, so not each time."""
+    return limit + limit // 2
+
+
+def loggable(text: str, history: HistoryPolicy) -> tuple[int, str | None, str | None]:
+    """Return a value's size, and what the log keeps of it: its text, or above the limit its hash."""
+    size = size_of(text)
+    if history.value_bytes and size > history.value_bytes:
+        return size, None, hashlib.sha256(text.encode()).hexdigest()
+    return size, text, None
+
+
+def _bury(tx: Transaction, row: ScopeRow, delete: Delete, batch: Batch, writer: str) -> None:
+    history = batch.history
+    lapses_at = batch.now + history.days * DAY
+    params = {
+        "scope_id": row.id,
+        "key": delete.key,
+        "version": row.version,
+        "now": batch.now,
+        "lapses_at": lapses_at,
+        "expires_at": lapses_at,
+        "writer": writer,
+        "action": "delete",
+        "logged": None,
+        "size": 0,
+        "sha256": None,
+        "limit": history.limit,
+        "keep": history.limit - 1,
+    }
+    if history.days == 0 or history.limit == 0:
+        tx.run(sql.ERASE_ENTRY, params)
+        tx.run(sql.ERASE_LOG_OF_KEY, params)
+        return
+    params["trimmed"] = tx.run(sql.TRIM_LOG, params)
+    tx.run(sql.BURY_ENTRY, params)
+    tx.run(sql.ADD_TO_LOG, params)
+
+
+def clear(tx: Transaction, row: ScopeRow, request: Clear) -> None:
+    """Remove all entries of a scope under one new version; with ``forget``, the log too. None is no change."""
+    if request.forget:
+        row.version += 1
+        tx.run(sql.BUMP_SCOPE, {"id": row.id, "version": row.version, "now": request.now})
+        tx.run(sql.ERASE_ALL_ENTRIES, {"scope_id": row.id})
+        tx.run(sql.ERASE_LOG, {"scope_id": row.id})
+    else:
+        writer = writer_text(request.writer)
+        bury_all(tx, row, action="clear", now=request.now, writer=writer, history=request.history)
+
+
+def put_in_one(batch: Batch, session: Session | None) -> dict[str, object] | None:
+    """Return the parameters of ``PUT_IN_ONE`` where that statement can apply the batch, else ``None``.
+
+    It can write one key of a task instance over whatever stands there, in the name of an attempt that knows its
+    incarnation, or of a person.
+    """
+    fence = batch.fence
+    put = batch.changes[0]
+    if (
+        len(batch.changes) != 1
+        or not isinstance(put, Put)
+        or put.expected is not None
+        or not isinstance(batch.scope, TaskScope)
+        or batch.history.limit == 0
+        or session is None
+        or (fence is not None and fence.incarnation is None)
+    ):
+        return None
+    size, logged, sha256 = loggable(put.text, batch.history)
+    return {
+        "digest": batch.scope.digest,
+        "now": batch.now,
+        "try_number": fence.try_number if fence else None,
+        "attempt_id": fence.attempt_id if fence else None,
+        "incarnation": fence.incarnation if fence else None,
+        "session": session.id,
+        "number": session.number,
+        "key": put.key,
+        "limit": batch.history.limit,
+        "most": most_rows(batch.history.limit),
+        "keep": batch.history.limit - 1,
+        "value": put.text,
+        "expires_at": put.expires_at,
+        "writer": writer_text(batch.writer),
+        "logged": logged,
+        "size": size,
+        "sha256": sha256,
+    }

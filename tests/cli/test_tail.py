@@ -154,6 +154,26 @@ def test_a_follower_shows_each_change_once(store) -> None:
     assert follower.news() == []
 
 
+def test_trouble_halfway_loses_nothing(store, monkeypatch) -> None:
+    """Where the second of two scopes can't be read, the first one's changes are shown at the next look."""
+    scopes = {TaskScope("etl", "r1", name): None for name in ("load", "report")}
+    follower = tail.Follower(store, lambda: scopes)
+    for name in ("load", "report"):
+        store.task("etl", "r1", name).set("k", 1)
+    changes = store.backend.changes
+
+    def broken(scope, **rest):
+        if scope.task_id == "report":
+            raise BackendUnavailableError("away", address="x")
+        return changes(scope, **rest)
+
+    monkeypatch.setattr(store.backend, "changes", broken)
+    with pytest.raises(BackendUnavailableError):
+        follower.news()
+    monkeypatch.undo()
+    assert [notice.scope.task_id for notice in follower.news()] == ["load", "report"]
+
+
 @pytest.mark.parametrize("interval", ["0", "-1", "often"])
 def test_an_interval_that_is_none_is_refused(run, interval: str) -> None:
     """It is exit code 2."""

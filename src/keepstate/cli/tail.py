@@ -115,14 +115,17 @@ class Follower:
     def news(self) -> list[ChangeNotice]:
         """Return the keys that changed since the last look, oldest change first."""
         found: list[ChangeNotice] = []
+        seen_now = dict(self._seen)
         for scope, version in self._look().items():
             seen = self._seen.get(scope, 0)
             if version == seen:
                 continue
             # where the version is lower than what was seen, the run was deleted and begins anew
             after = 0 if version is not None and version < seen else seen
-            self._seen[scope], notices = self._changes(scope, after)
+            seen_now[scope], notices = self._changes(scope, after)
             found += notices
+        # only now, as what was read before some trouble has to be read again
+        self._seen = seen_now
         return sorted(found, key=lambda notice: notice.updated_at)
 
     def _changes(self, scope: EntryScope, after: int) -> tuple[int, list[ChangeNotice]]:

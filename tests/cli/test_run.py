@@ -79,7 +79,7 @@ def test_the_commands_own_code_is_passed_through(process, script, code: int) -> 
     """Whatever it is, it is that of the last attempt."""
     done = process("run", "--", script(f"exit {code}"))
     assert done.code == code
-    assert f"attempt 1 failed: exit code {code}" in done.err
+    assert done.err.endswith(f"keepstate: attempt 1 failed: exit code {code}\n")
 
 
 def test_a_command_that_a_signal_ended_is_128_and_more(process, script) -> None:
@@ -213,6 +213,7 @@ def test_names_can_be_given(process, script) -> None:
         (["run", "--retries", "-1", "--", "true"], "--retries"),
         (["run", "--retry-delay", "soon", "--", "true"], "--retry-delay takes a duration"),
         (["run", "--timeout", "10", "--", "true"], "--timeout takes a duration"),
+        (["run", "--timeout", "0", "--", "true"], "--timeout must be longer than zero"),
         (["run", "--nope", "--", "true"], "no such option"),
         (["run", "--dag-id", "a/b", "--", "true"], "dag_id"),
     ],

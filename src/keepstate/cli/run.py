@@ -135,7 +135,7 @@ def run_(
     gc.enable()
     delay = RETRY_DELAY if retry_delay is None else times.duration(retry_delay, "--retry-delay")
     longest = None if max_retry_delay is None else times.duration(max_retry_delay, "--max-retry-delay")
-    limit = None if timeout is None else times.duration(timeout, "--timeout")
+    limit = None if timeout is None else times.duration(timeout, "--timeout", longer_than_zero=True)
     mercy = GRACE if grace is None else times.duration(grace, "--grace")
     with opened(url, Settings.load(), purge=True) as store:
         return supervise(
@@ -153,14 +153,15 @@ def run_(
             grace=mercy,
             take_over=take_over,
             url=url,
-            on_event=None if quiet else Teller().tell,
+            on_event=None if quiet else Teller(retries).tell,
         )
 
 
 class Teller:
     """Tells of attempts: a line when one begins, and one when it fails that also says what comes next."""
 
-    def __init__(self) -> None:
+    def __init__(self, retries: int) -> None:
+        self._retries = retries
         self._failed = ""
 
     def tell(self, event: Event) -> None:
@@ -171,6 +172,7 @@ class Teller:
         if event.kind == "failed":
             self._failed = str(event)
             return
-        line = f"{self._failed}; {event}" if self._failed else str(event)
+        # that there is no retry left is news only where there were some
+        what_next = "" if event.kind == "exhausted" and not self._retries else str(event)
+        output.say("; ".join(filter(None, (self._failed, what_next))))
         self._failed = ""
-        output.say(line)

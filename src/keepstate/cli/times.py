@@ -14,12 +14,10 @@ _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
 
 
-def duration(text: str, option: str) -> timedelta:
+def duration(text: str, option: str, *, longer_than_zero: bool = False) -> timedelta:
     """Return the duration that ``text`` says; raise ``InvalidInputError`` naming the option when it says none."""
     word = text.strip().lower()
-    if word == "0":
-        return timedelta()
-    if not _DURATION.fullmatch(word):
+    if word != "0" and not _DURATION.fullmatch(word):
         raise InvalidInputError(f"{option} takes a duration like 90s, 10m, 12h or 7d, not {text!r}")
     total = timedelta()
     try:
@@ -27,6 +25,8 @@ def duration(text: str, option: str) -> timedelta:
             total += timedelta(**{_UNITS[unit]: float(number)})
     except OverflowError:
         raise InvalidInputError(f"{option} is longer than any calendar: {text!r}") from None
+    if longer_than_zero and not total:
+        raise InvalidInputError(f"{option} must be longer than zero")
     return total
 
 

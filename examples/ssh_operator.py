@@ -35,7 +35,7 @@ class SSHOperator(BaseOperator):
         self.command = command
         self.cmd_timeout = cmd_timeout
 
-    def execute(self, context: Any) -> str:  # noqa: ARG002 - what an operator's execute is given
+    def execute(self, context: Any) -> str:
         """Run the command."""
         if not self.command:
             raise ValueError(

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from keepstate.backends.base import Begin, End, Fence, is_newer
@@ -32,18 +32,16 @@ _ENDING = 15.0
 _LONGEST_REASON = 2000
 
 
-@dataclass(frozen=True)
 class Displaced:
     """A holder, as the store knows it: of an attempt that lives, and was taken over."""
 
-    host: str | None
-    pid: int | None
-    started: str | None
+    def __init__(self, host: str | None, pid: int | None, started: str | None) -> None:
+        self._facts = host, pid, started
 
     @property
     def presence(self) -> Presence:
         """What is known of its process now."""
-        return presence_of(self.host, self.pid, self.started)
+        return presence_of(*self._facts)
 
     def await_end(self, seconds: float) -> bool:
         """Wait so long at most for its process to end; return whether it is known to have."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 from keepstate.errors import InvalidInputError, InvalidTypeError
@@ -11,17 +10,17 @@ from keepstate.errors import InvalidInputError, InvalidTypeError
 _LONGEST_PAUSE = 86_400.0
 
 
-@dataclass(frozen=True)
 class RetryPolicy:
     """How many attempts may follow a failed one, and the pause before each, in seconds.
 
     With a ``backoff`` the pause grows by that factor from one failure to the next, up to ``longest``.
     """
 
-    retries: int = 0
-    delay: float = 0.0
-    backoff: float = 1.0
-    longest: float = _LONGEST_PAUSE
+    def __init__(self, retries: int, delay: float, backoff: float, longest: float) -> None:
+        self.retries = retries
+        self.delay = delay
+        self.backoff = backoff
+        self.longest = longest
 
     @classmethod
     def of(

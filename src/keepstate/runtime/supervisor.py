@@ -15,7 +15,6 @@ import logging
 import os
 import signal
 import time
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from keepstate.runtime.attempts import HeldAttempt
+    from keepstate.settings import Settings
     from keepstate.store import StateStore
 
 log = logging.getLogger("keepstate.runtime")
@@ -50,7 +50,6 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _KILLED = 128
 
 
-@dataclass(frozen=True)
 class Event:
     """Something that happened, for whoever tells people. ``str(event)`` is one line.
 
@@ -58,12 +57,23 @@ class Event:
     ``exhausted``, ``stopped`` (by a signal) or ``already_succeeded``.
     """
 
-    kind: str
-    scope: TaskScope
-    text: str
-    try_number: int | None = None
-    returncode: int | None = None
-    delay: float | None = None
+    # plain classes here: making a dataclass costs a start-up what running a small command does
+
+    def __init__(
+        self,
+        kind: str,
+        scope: TaskScope,
+        text: str,
+        try_number: int | None = None,
+        returncode: int | None = None,
+        delay: float | None = None,
+    ) -> None:
+        self.kind = kind
+        self.scope = scope
+        self.text = text
+        self.try_number = try_number
+        self.returncode = returncode
+        self.delay = delay
 
     def __str__(self) -> str:
         return self.text
@@ -111,7 +121,7 @@ def supervise(  # noqa: PLR0913 - as many as `keepstate run` has options
         url=url,
         on_event=on_event,
     )
-    place = _Place.of(store, command, dag_id, run_id, task_id, map_index)
+    place = _Place(store.settings, command, dag_id, run_id, task_id, map_index)
     with Guard() as guard, SignalWatch(PASSED_ON, job.pass_on) as signals:
         job.idle = signals.idle
         if not place.is_run:
@@ -132,51 +142,37 @@ def supervise(  # noqa: PLR0913 - as many as `keepstate run` has options
         return code
 
 
-@dataclass(frozen=True)
 class _Place:
     """Which task instance a command is, and whether it is the run as well. A missing run id is to be chosen."""
 
-    dag_id: str
-    run_id: str | None
-    task_id: str
-    map_index: int
-    is_run: bool
-
-    @classmethod
-    def of(
-        cls,
-        store: StateStore,
+    def __init__(
+        self,
+        around: Settings,
         command: Sequence[str],
         dag_id: str | None,
         run_id: str | None,
         task_id: str | None,
         map_index: int,
-    ) -> _Place:
-        around = store.settings
+    ) -> None:
         name = program_name(command)
-        if dag_id is None and run_id is None and around.dag_id and around.run_id and around.try_number:
-            place = cls(around.dag_id, around.run_id, task_id or name, map_index, is_run=False)
-            if (place.task_id, map_index) == (around.task_id, around.map_index):
-                raise InvalidInputError(
-                    f"{place.scope()} is the command that this one is part of; give this one a --task-id of its own"
-                )
-        else:
-            is_run = run_id is None or task_id is None
-            place = cls(dag_id or name, run_id, task_id or name, map_index, is_run)
-        place.scope("any")
-        return place
+        inside = dag_id is None and run_id is None and around.try_number is not None
+        if inside:
+            dag_id, run_id = around.dag_id, around.run_id
+        self.dag_id = dag_id or name
+        self.run_id = run_id
+        self.is_run = not inside and (run_id is None or task_id is None)
+        self._task_id = task_id or name
+        self._map_index = map_index
+        # ids are checked before anything is begun
+        scope = self.scope("any")
+        if inside and (scope.task_id, map_index) == (around.task_id, around.map_index):
+            raise InvalidInputError(
+                f"{self.scope()} is the command that this one is part of; give this one a --task-id of its own"
+            )
 
-    def scope(self, run_id: str | None = None) -> TaskScope:
-        """Return the task instance."""
-        return TaskScope(self.dag_id, run_id or self.run_id or "", self.task_id, self.map_index)
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """How a command ended: its exit code, and what is to be told of it."""
-
-    code: int
-    told: str
+    def scope(self, run_id: str = "") -> TaskScope:
+        """Return the task instance; in ``run_id``, where none was given."""
+        return TaskScope(self.dag_id, self.run_id or run_id, self._task_id, self._map_index)
 
 
 class _Job:
@@ -219,9 +215,9 @@ class _Job:
             if hold is not None:
                 hold.check()
             attempt = begin(self._store, scope, take_over=take_over, hold=hold, guard=guard.pid)
-            ended = self._attempt(attempt, scope, guard)
+            code, told = self._attempt(attempt, scope, guard)
             number = attempt.try_number
-            if ended.code == 0:
+            if code == 0:
                 attempt.end("success", clear=self._store.settings.clear_on_success)
                 self._tell("succeeded", scope, f"attempt {number} succeeded", number, 0)
                 return 0
@@ -229,11 +225,11 @@ class _Job:
             take_over = False
             last = failures > self._policy.retries or self._stopped is not None
             # a later attempt's beginning ends it all here
-            attempt.end("failed" if last else "up_for_retry", reason=ended.told)
-            self._tell("failed", scope, f"attempt {number} failed: {ended.told}", number, ended.code)
+            attempt.end("failed" if last else "up_for_retry", reason=told)
+            self._tell("failed", scope, f"attempt {number} failed: {told}", number, code)
             if last or not self._wait(scope, failures):
-                self._give_up(scope, number, ended.code)
-                return ended.code
+                self._give_up(scope, number, code)
+                return code
         self._give_up(scope, None, None)
         return _KILLED + self._stopped
 
@@ -249,8 +245,8 @@ class _Job:
         if child is not None:
             child.stop()
 
-    def _attempt(self, attempt: HeldAttempt, scope: TaskScope, guard: Guard) -> _Ended:
-        """Run the command once, as ``attempt``."""
+    def _attempt(self, attempt: HeldAttempt, scope: TaskScope, guard: Guard) -> tuple[int, str]:
+        """Run the command once, as ``attempt``; return its exit code, and what is to be told of its end."""
         number = attempt.try_number
         for lost in attempt.lost:
             fate = "was taken over" if attempt.displaced else "was lost: its process is gone"
@@ -278,7 +274,7 @@ class _Job:
         told = f"it took longer than {self._timeout:g} s" if child.timed_out else _told(code)
         if self._stopped is not None:
             told += f", after {signal.Signals(self._stopped).name} was passed on"
-        return _Ended(code, told)
+        return code, told
 
     def _environment(self, attempt: HeldAttempt, scope: TaskScope) -> dict[str, str]:
         environment = {

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import os
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from datetime import timedelta
@@ -78,6 +79,7 @@ class Checkpoint(Generic[T]):
         self._finished = False
         self._finish_written = False
         self._last_write = clock()
+        self._process = os.getpid()
 
     def __iter__(self) -> Iterator[T]:
         """Yield the items that are not done; an item is done when the body asks for the next."""
@@ -125,6 +127,9 @@ class Checkpoint(Generic[T]):
     def flush(self) -> None:
         """Write the position if it is not written yet."""
         if self._position == self._written and self._finished == self._finish_written:
+            return
+        if os.getpid() != self._process:
+            # a forked child, that did nothing here: its parent has gone on since
             return
         try:
             self._write()
@@ -179,6 +184,7 @@ class Checkpoint(Generic[T]):
 
     def _advance(self, fingerprint: str | None) -> None:
         self._position += 1
+        self._process = os.getpid()
         self._fingerprint = fingerprint
         self._finished = False
 

@@ -401,18 +401,26 @@ def test_a_heartbeat_learns_that_the_attempt_is_overtaken(
 
 
 FORK = """
-    import os
+    import os, sys, time
+    from pathlib import Path
     from keepstate import dag_run, task
 
     @task
     def work(task_state_store=None):
+        child = None
         pages = task_state_store.checkpoint(range(10), every=100)
         for page in pages:
             if page == 3:
                 child = os.fork()
                 if child == 0:
+                    while not Path("go").exists():
+                        time.sleep(0.01)
                     raise SystemExit(7)
-                print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+            if page == 8:
+                task_state_store.flush()
+                Path("go").touch()
+                code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                print(code, task_state_store.get("position")["position"], flush=True)
         return 1
 
     with dag_run("nightly", "1"):
@@ -422,9 +430,9 @@ FORK = """
 
 
 def test_a_forked_child_that_unwinds_through_it_all(programs: Programs, store: StateStore) -> None:
-    """Even when it leaves by an exception through task and block, the parent's attempt and run are as they were."""
+    """When it leaves by an exception through task and block, the parent's attempt, run and progress are as they were."""
     done = programs.run(programs.python(FORK))
-    assert done.stdout.split() == ["7", "parent", "done"], done.stderr
+    assert done.stdout.split() == ["7", "8", "parent", "done"], done.stderr
     assert [one.state for one in store.attempts("nightly", "1")] == ["success"]
     assert [one.state for one in store.attempts("nightly", "1", "work")] == ["success"]
     assert store.task("nightly", "1", "work").get("position")["done"] is True

@@ -190,6 +190,12 @@ def test_python_operator(run: Any) -> None:
     assert operator.run() == ["1", ["call"], "call"]
     assert given == ["{{ run_id }}"]
     assert PythonOperator(task_id="later", python_callable=later, op_args=(1,)).run() == 2
+
+    class Later(BaseOperator):
+        async def execute(self, context: Any) -> Any:
+            return [await later(2), get_current_context()["ti"].task_id]
+
+    assert Later(task_id="own").run() == [3, "own"]
     with pytest.raises(InvalidTypeError, match="python_callable"):
         PythonOperator(task_id="t", python_callable="call")
 

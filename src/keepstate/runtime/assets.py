@@ -15,15 +15,19 @@ if TYPE_CHECKING:
     from keepstate.store import StateStore
 
 
-def as_assets(name: str, given: object) -> tuple[AssetScope, ...]:
-    """Return what a task's ``inlets`` or ``outlets`` name: assets, theirs or Airflow's, or their names.
+def listed(given: object) -> list[Any]:
+    """Return what a task's ``inlets`` or ``outlets`` name, as a list: a single asset is a list of one."""
+    if given is None:
+        return []
+    return list(given) if isinstance(given, (list, tuple, set, frozenset)) else [given]
+
+
+def as_assets(name: str, given: Sequence[Any]) -> tuple[AssetScope, ...]:
+    """Return the scopes of assets, ours or Airflow's, or of their names.
 
     Raises ``InvalidTypeError`` naming the parameter.
     """
-    if given is None:
-        return ()
-    listed = list(given) if isinstance(given, (list, tuple, set, frozenset)) else [given]
-    return tuple(_scope_of(name, one) for one in listed)
+    return tuple(_scope_of(name, one) for one in given)
 
 
 def _scope_of(name: str, one: Any) -> AssetScope:

@@ -43,13 +43,6 @@ class Displaced:
         """What is known of its process now."""
         return presence_of(*self._facts)
 
-    def await_end(self, seconds: float) -> bool:
-        """Wait so long at most for its process to end; return whether it is known to have."""
-        deadline = time.monotonic() + seconds
-        while (there := self.presence is not Presence.GONE) and time.monotonic() < deadline:
-            time.sleep(_GLANCE)
-        return not there
-
 
 class HeldAttempt:
     """An attempt of a task instance or run that this process carries out, from its beginning to its recorded end.

@@ -24,7 +24,8 @@ class Current(Generic[T]):
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._here: ContextVar[T | None] = ContextVar(f"keepstate_{kind}", default=None)
-        self._active: list[T] = []
+        # by identity, and how often: what is entered may be equal to something else
+        self._active: dict[int, tuple[T, int]] = {}
         self._lock = threading.Lock()
 
     @contextmanager
@@ -32,14 +33,20 @@ class Current(Generic[T]):
         """Make ``thing`` current inside the block."""
         before = self._here.get()
         self._here.set(thing)
-        with self._lock:
-            self._active.append(thing)
+        self._count(thing, 1)
         try:
             yield thing
         finally:
-            with self._lock:
-                self._active.remove(thing)
+            self._count(thing, -1)
             self._here.set(before)
+
+    def _count(self, thing: T, step: int) -> None:
+        with self._lock:
+            count = self._active.get(id(thing), (thing, 0))[1] + step
+            if count:
+                self._active[id(thing)] = thing, count
+            else:
+                del self._active[id(thing)]
 
     def here(self) -> T | None:
         """Return what this very context has entered, or ``None``."""
@@ -51,8 +58,7 @@ class Current(Generic[T]):
         if thing is not None:
             return thing
         with self._lock:
-            # not a set: they need not be hashable, and there are few
-            active = [one for place, one in enumerate(self._active) if one not in self._active[:place]]
+            active = [one for one, _ in self._active.values()]
         if len(active) > 1:
             raise InvalidInputError(
                 f"this thread was started without a context while {len(active)} {self._kind}s were active, so which of "

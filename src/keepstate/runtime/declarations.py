@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from keepstate.errors import InvalidTypeError
-from keepstate.runtime.assets import as_assets
+from keepstate.runtime.assets import as_assets, listed
 from keepstate.runtime.retries import RetryPolicy
 from keepstate.scope import TaskScope
 
@@ -52,8 +52,8 @@ class Options:
 
     task_id: str
     policy: RetryPolicy
-    inlets: Any
-    outlets: Any
+    inlets: list[Any]
+    outlets: list[Any]
     assets: tuple[AssetScope, ...]
     store_result: bool
 
@@ -76,6 +76,7 @@ def declare(what: str, task_id: str, **declared: Unpack[Declared]) -> Options:
         raise InvalidTypeError(
             f"store_result must be True or False, not {told['store_result']!r:.80}", path="store_result"
         )
+    inlets, outlets = listed(told["inlets"]), listed(told["outlets"])
     return Options(
         task_id=task_id,
         policy=RetryPolicy.of(
@@ -84,8 +85,8 @@ def declare(what: str, task_id: str, **declared: Unpack[Declared]) -> Options:
             told["retry_exponential_backoff"],
             told["max_retry_delay"],
         ),
-        inlets=told["inlets"],
-        outlets=told["outlets"],
-        assets=(*as_assets("inlets", told["inlets"]), *as_assets("outlets", told["outlets"])),
+        inlets=inlets,
+        outlets=outlets,
+        assets=(*as_assets("inlets", inlets), *as_assets("outlets", outlets)),
         store_result=told["store_result"],
     )

@@ -67,8 +67,8 @@ class BaseOperator(metaclass=_RunsWhenMade):
         self.__done: tuple[object, Any] | None = None
         self.task_id = task_id
         self.retries = self.__options.policy.retries
-        self.inlets = self.__options.inlets or []
-        self.outlets = self.__options.outlets or []
+        self.inlets = self.__options.inlets
+        self.outlets = self.__options.outlets
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.task_id}>"
@@ -79,7 +79,7 @@ class BaseOperator(metaclass=_RunsWhenMade):
         return logging.getLogger(f"keepstate.operators.{type(self).__name__}")
 
     def execute(self, context: Context) -> Any:
-        """Do the work of one attempt and return its result. Yours to write."""
+        """Do the work of one attempt and return its result. Yours to write; it may be ``async def``."""
         raise NotImplementedError(f"{type(self).__name__} needs a method execute(self, context)")
 
     def run(self) -> Any:
@@ -114,7 +114,7 @@ class BaseOperator(metaclass=_RunsWhenMade):
         # from the templates as they were given: an earlier attempt may have changed the attributes
         for name, template in self.__templates.items():
             setattr(self, name, render(template, context))
-        return lambda: self.execute(context)
+        return lambda: _settled(self.execute(context))
 
     def __field(self, name: str) -> Any:
         try:
@@ -152,9 +152,13 @@ class PythonOperator(BaseOperator):
     def execute(self, context: Context) -> Any:
         """Call the function."""
         named = arguments_for(self.python_callable, self.op_args, self.op_kwargs, context)
-        result = self.python_callable(*self.op_args, **named)
-        if inspect.iscoroutine(result):
-            import asyncio
+        return _settled(self.python_callable(*self.op_args, **named))
 
-            return asyncio.run(result)
+
+def _settled(result: Any) -> Any:
+    """Return what a coroutine comes to, and anything else as it is."""
+    if not inspect.iscoroutine(result):
         return result
+    import asyncio
+
+    return asyncio.run(result)

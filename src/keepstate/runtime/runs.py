@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from keepstate.accessors import TaskStateStore
-    from keepstate.backends.base import HeldScope
     from keepstate.runtime.attempts import HeldAttempt
     from keepstate.store import StateStore
 
@@ -87,10 +86,12 @@ class Run:
     def logical_date(self) -> datetime:
         """When the run first began; the same in every attempt."""
         if self._began is None:
-            scopes: list[HeldScope] = [self.scope]
-            if self._supervised is not None:
-                scopes.append(self._supervised[0])
-            began = [attempt.started_at for scope in scopes for attempt in self.store.backend.attempts(scope)]
+            backend = self.store.backend
+            began = [attempt.started_at for attempt in backend.attempts(self.scope)]
+            if not began:
+                # nobody holds a run that several commands share
+                runs = backend.runs(self.dag_id, limit=_LOOK_BACK)
+                began = [run.created_at for run in runs if run.run_id == self.run_id]
             self._began = min(began, default=None) or to_datetime(self.store.clock())
         return self._began
 

@@ -22,6 +22,7 @@ from keepstate.clock import SECOND
 from keepstate.errors import InvalidInputError, InvalidTypeError, KeepstateError
 from keepstate.runtime.attempts import begin
 from keepstate.runtime.commands import Child, Guard
+from keepstate.runtime.liveness import Presence
 from keepstate.runtime.names import program_name
 from keepstate.runtime.retries import RetryPolicy, seconds
 from keepstate.runtime.runs import hold_run
@@ -31,7 +32,7 @@ from keepstate.scope import RunScope, TaskScope
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from keepstate.runtime.attempts import HeldAttempt
+    from keepstate.runtime.attempts import Displaced, HeldAttempt
     from keepstate.settings import Settings
     from keepstate.store import StateStore
 
@@ -45,6 +46,8 @@ GRACE = timedelta(seconds=10)
 
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The signals that are passed on to the command. After one of them no further attempt begins."""
+
+_GLANCE = 0.05
 
 # as a shell has it, the exit code of what signal n ended is so much more than n
 _KILLED = 128
@@ -239,6 +242,10 @@ class _Job:
         if self._child is not None:
             self._child.send(number)
 
+    def _signal(self) -> int | None:
+        """Return the signal that was passed on, if one was by now: it may come between any two lines."""
+        return self._stopped
+
     def end_command(self) -> None:
         """End the command that runs, if one does."""
         child = self._child
@@ -252,17 +259,17 @@ class _Job:
             fate = "was taken over" if attempt.displaced else "was lost: its process is gone"
             self._tell("lost", scope, f"attempt {lost} of {scope} {fate}", lost)
         try:
-            if attempt.displaced is not None:
-                # its supervisor ends its command when the next heartbeat tells it
-                attempt.displaced.await_end(self._store.settings.lease / SECOND)
+            self._await(attempt.displaced)
+            if (stopped := self._signal()) is not None:
+                return _KILLED + stopped, "it was stopped before it began"
             self._tell("began", scope, f"attempt {number} of {scope}", number)
             child = Child(self._command, self._environment(attempt, scope), guard, grace=self._grace)
             self._child = child
             attempt.on_overtaken = self.end_command
             if attempt.overtaken:
                 child.stop()
-            if self._stopped is not None:
-                child.send(self._stopped)
+            if (stopped := self._signal()) is not None:
+                child.send(stopped)
             code = child.wait(self._timeout, self.idle)
         except BaseException as exc:
             # the guard ends the command
@@ -272,9 +279,17 @@ class _Job:
             self._child = None
             attempt.on_overtaken = None
         told = f"it took longer than {self._timeout:g} s" if child.timed_out else _told(code)
-        if self._stopped is not None:
-            told += f", after {signal.Signals(self._stopped).name} was passed on"
+        if (stopped := self._signal()) is not None:
+            told += f", after {signal.Signals(stopped).name} was passed on"
         return code, told
+
+    def _await(self, displaced: Displaced | None) -> None:
+        """Wait for the end of what was taken over: its supervisor ends its command when a heartbeat tells it."""
+        deadline = time.monotonic() + self._store.settings.lease / SECOND
+        while displaced is not None and self._stopped is None and time.monotonic() < deadline:
+            if displaced.presence is Presence.GONE:
+                return
+            (self.idle or time.sleep)(_GLANCE)
 
     def _environment(self, attempt: HeldAttempt, scope: TaskScope) -> dict[str, str]:
         environment = {

@@ -54,7 +54,8 @@ POSTGRESQL = Dialect(
         "value": "TEXT",
         "clustered": "",
     },
-    has_table="SELECT to_regclass('keepstate_migration')",
+    # to_regclass() would answer from a cache that has not heard of what another process has just committed
+    has_table="SELECT oid FROM pg_catalog.pg_class WHERE relname = 'keepstate_migration' AND pg_table_is_visible(oid)",
     # any constant will do, as long as it is ours: the bytes of "keepstat"
     lock_migrations="SELECT pg_advisory_xact_lock(7738151096083472756)",
     commit_may_be_lost=True,

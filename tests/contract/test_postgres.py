@@ -31,17 +31,18 @@ END $$
 """
 
 
-class TestPostgres(FullContract):
-    @pytest.fixture(scope="class")
-    def database(self, postgres: PostgresServer) -> Iterator[tuple[Backend, psycopg.Connection]]:
-        """A database with keepstate's tables, and a connection beside keepstate's."""
-        with (
-            postgres.database() as url,
-            connect(url, settings=Settings()) as store,
-            psycopg.connect(url, autocommit=True) as connection,
-        ):
-            yield store.backend, connection
+@pytest.fixture(scope="module")
+def database(postgres: PostgresServer) -> Iterator[tuple[Backend, psycopg.Connection]]:
+    """A database with keepstate's tables, and a connection beside keepstate's."""
+    with (
+        postgres.database() as url,
+        connect(url, settings=Settings()) as store,
+        psycopg.connect(url, autocommit=True) as connection,
+    ):
+        yield store.backend, connection
 
+
+class TestPostgres(FullContract):
     @pytest.fixture
     def backend(self, database: tuple[Backend, psycopg.Connection]) -> Iterator[Backend]:
         """One that is empty, and left so."""

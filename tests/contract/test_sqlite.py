@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from keepstate.backends.base import Backend
 
 
-class TestSqlite(FullContract):
-    @pytest.fixture(scope="class")
-    def empty_file(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """A store without entries: copying it takes a tenth of the time of making one."""
-        file = tmp_path_factory.mktemp("contract") / "keepstate.db"
-        connect(f"sqlite:///{file}", settings=Settings()).close()
-        return file
+@pytest.fixture(scope="module")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store without entries: copying it takes a tenth of the time of making one."""
+    file = tmp_path_factory.mktemp("contract") / "keepstate.db"
+    connect(f"sqlite:///{file}", settings=Settings()).close()
+    return file
 
+
+class TestSqlite(FullContract):
     @pytest.fixture
     def backend(self, empty_file: Path, tmp_path: Path) -> Iterator[Backend]:
         """One over a file of its own."""

@@ -129,6 +129,15 @@ def test_the_hard_limit_counts_bytes(text: str, fits: bool) -> None:
     assert caught.value.size == len(json.dumps(text, ensure_ascii=False).encode())
 
 
+def test_a_value_that_unfolds_without_end_is_refused() -> None:
+    """A few lists in memory may be gigabytes as text; they are refused before they are written out."""
+    value: list[Any] = [0] * 100
+    for _ in range(10):
+        value = [value] * 100
+    with pytest.raises(ValueTooLargeError, match="members"):
+        encode({"k": value})
+
+
 def test_numpy_scalars_are_told_how() -> None:
     """Without numpy being there: a class of that module is enough."""
     scalar = type("float32", (), {"__module__": "numpy"})()

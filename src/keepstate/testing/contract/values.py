@@ -234,14 +234,6 @@ class Values(Ground):
         assert (caught.value.size, caught.value.limit) == (16 * 1024 * 1024 + 1, 16 * 1024 * 1024)
         assert tss.get("k") == largest
 
-    def test_a_value_that_unfolds_without_end_is_refused(self, store: StateStore) -> None:
-        """A few lists in memory may be gigabytes as text; they are refused before they are written out."""
-        value: list[Any] = [0] * 100
-        for _ in range(10):
-            value = [value] * 100
-        with pytest.raises(ValueTooLargeError, match="members"):
-            attempt(store, 1).set("k", value)
-
     def test_a_value_above_the_set_limit_is_written_with_a_warning(
         self, store: StateStore, caplog: pytest.LogCaptureFixture
     ) -> None:

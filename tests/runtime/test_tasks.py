@@ -282,6 +282,9 @@ def test_calls_are_named_in_order(run: Any, store: StateStore) -> None:
         "load_eu__1 5",
     ]
     assert len(store.task_instances("nightly", "2026-11-29")) == 5
+    # what is taken is passed over
+    assert load.override(task_id="load__3")(6) == "load__3 6"
+    assert [load(7), load(8)] == ["load__4 7", "load__5 8"]
 
 
 def test_a_task_that_succeeded_is_not_run_again(store: StateStore) -> None:

@@ -60,8 +60,6 @@ class Run:
         self._owners: dict[str, object] = {}
         self._began: datetime | None = None
         if supervised is not None and supervised[0].map_index < 0:
-            # the command itself has this id; a task of that name is its second use
-            self._calls[supervised[0].task_id] = 1
             self._owners[supervised[0].task_id] = "the supervised command"
 
     def __repr__(self) -> str:
@@ -108,17 +106,20 @@ class Run:
     def name_call(self, task_id: str) -> tuple[str, int]:
         """Return the task id of the next call (``load``, ``load__1``, …), and how many came before."""
         with self._lock:
-            count = self._calls.get(task_id, 0)
-            self._calls[task_id] = count + 1
-            name = f"{task_id}__{count}" if count else task_id
-            self._owners.setdefault(name, f"a call of the task {task_id!r}")
-            return name, count
+            earlier = number = self._calls.get(task_id, 0)
+            self._calls[task_id] = earlier + 1
+            name = f"{task_id}__{number}" if number else task_id
+            # the supervised command, an operator, or a call of another name may have it
+            while name in self._owners:
+                number += 1
+                name = f"{task_id}__{number}"
+            self._owners[name] = f"a call of the task {task_id!r}"
+            return name, earlier
 
     def claim(self, task_id: str, operator: object) -> None:
         """Note that an operator has this task id; raise ``InvalidInputError`` if another one or a call has."""
         with self._lock:
             owner = self._owners.setdefault(task_id, operator)
-            self._calls.setdefault(task_id, 1)
         if owner is not operator:
             taken = owner if isinstance(owner, str) else "another operator"
             raise InvalidInputError(

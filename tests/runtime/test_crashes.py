@@ -27,7 +27,7 @@ JOB = """
 
     def note(name, item):
         os.write(ledger, f"{name} {item}\\n".encode())
-        time.sleep(0.002)
+        time.sleep(0.004)
 
     @task
     def plain(task_state_store=None):
@@ -87,7 +87,7 @@ def killed_and_started_again(programs: Programs, kills: int) -> None:
     while done < kills:
         with programs.started(command) as process:
             try:
-                process.wait(random.uniform(0.1, 0.1 + 6 / kills))
+                process.wait(random.uniform(0.1, 0.1 + 5 / kills))
             except subprocess.TimeoutExpired:
                 process.kill()
                 done += 1
@@ -110,7 +110,7 @@ def killed_under_a_supervisor(programs: Programs, kills: int) -> int:
         programs.supervised(job, "--dag-id", "nightly", "--run-id", "1", "--retries", 500)
     ) as it:
         while done < kills and it.poll() is None:
-            time.sleep(random.uniform(0.1, 0.1 + 6 / kills))
+            time.sleep(random.uniform(0.1, 0.1 + 5 / kills))
             if pid.exists() and it.poll() is None:
                 target = int(pid.read_text())
                 pid.unlink()
@@ -133,8 +133,11 @@ def test_started_again_by_hand(programs: Programs, store: StateStore) -> None:
 def test_started_again_by_a_supervisor(programs: Programs, store: StateStore) -> None:
     """A supervised program, killed: the supervisor starts it again."""
     kills = killed_under_a_supervisor(programs, 8)
-    attempts = store.attempts("nightly", "1", "sh")
-    assert [attempt.state for attempt in attempts] == ["success", *["up_for_retry"] * kills]
+    states = [attempt.state for attempt in store.attempts("nightly", "1", "sh")]
+    assert states[0] == "success"
+    assert set(states[1:]) == {"up_for_retry"}
+    # the last kill may have hit a program that had just ended
+    assert len(states) - 1 in {kills, kills - 1}
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@ def embedded_path(settings: Settings) -> Path:
 
 
 def _from_url(url: str, settings: Settings, clock: Clock, *, purge: bool) -> StateStore:
-    if _scheme(url) == "memory":
+    if url == "memory:":
         from keepstate.backends.memory import MemoryBackend
 
         return StateStore(MemoryBackend(), settings=settings, clock=clock)
@@ -151,7 +151,12 @@ def _sqlite(path: Path, settings: Settings) -> Database:
 
 
 def _engine_database(engine: Any, settings: Settings) -> Database:
-    if getattr(getattr(engine, "dialect", None), "name", None) == "sqlite":
+    if not hasattr(engine, "dialect"):
+        hint = f"; write 'sqlite:///{engine}'" if isinstance(engine, Path) else ""
+        raise ConfigurationError(
+            f"connect() takes a URL or a SQLAlchemy Engine, not {engine!r:.80} of type {type(engine).__name__}{hint}"
+        )
+    if engine.dialect.name == "sqlite":
         # the same file, without a layer that has transactions of its own
         file = engine.url.database
         if not file or file == ":memory:":
@@ -163,8 +168,9 @@ def _engine_database(engine: Any, settings: Settings) -> Database:
 
 
 def _sqlite_path(url: str) -> Path:
-    path = url.removeprefix("sqlite:///")
-    if path == url or not path or path == ":memory:" or path.startswith("?"):
+    rest = url[len("sqlite:") :]
+    path = rest.removeprefix("///")
+    if path == rest or not path or path == ":memory:" or path.startswith("?"):
         raise ConfigurationError(
             f"{url!r} names no file: write sqlite:///relative/file.db or sqlite:////absolute/file.db, "
             "or memory: for a store that ends with the process"
@@ -183,7 +189,7 @@ def _unusable(url: str, scheme: str) -> ConfigurationError:
         return ConfigurationError(f"this version of keepstate has no {scheme}:// stores yet; use {_KNOWN}")
     if not scheme:
         return ConfigurationError(
-            f"the store {url!r} has no scheme like sqlite:///; a file would be sqlite:///{url.lstrip('/')}"
+            f"the store {url!r} has no scheme like sqlite:///; a file would be sqlite:///{url}"
             if "@" not in url
             else f"the store's URL has no scheme; use {_KNOWN}"
         )

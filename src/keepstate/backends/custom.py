@@ -298,7 +298,7 @@ def load(dotted_path: str) -> CustomBackend:
     """Make the class named by ``dotted_path``. Raises ``ConfigurationError`` naming the setting when it can't be used."""
     setting = "AIRFLOW__STATE_STORE__BACKEND"
     module_name, _, class_name = dotted_path.rpartition(".")
-    if not module_name or not class_name:
+    if not module_name or not class_name or module_name.startswith("."):
         raise ConfigurationError(
             f"{setting} is {dotted_path!r}, but must be a dotted path like 'my_package.my_module.MyBackend'",
             variable=setting,

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(groups: Sequence[Group], *, quick: bool) -> report.Run:
     facts = machine.describe(places.disk())
-    load = machine.load()
+    neighbours = machine.Neighbours()
     measurements: list[Measurement] = []
     with Progress(
         TextColumn("{task.description}"),
@@ -65,14 +65,15 @@ def _run(groups: Sequence[Group], *, quick: bool) -> report.Run:
         for group in groups:
             measurements += _measure(group, progress, quick=quick)
             facts |= group.facts
-    facts["Load average before and after"] = f"{load}, {machine.load()}"
+    share = neighbours.share()
+    facts["Processors' time taken by others"] = "unknown" if share is None else f"{share:.0%}"
     names = [group.name for group in groups]
     return report.Run(
         date=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
         machine=facts,
         titles={group.name: group.title for group in groups},
         measurements=tuple(measurements),
-        verdicts=tuple(judge(measurements, names)),
+        verdicts=tuple(judge(measurements, names, calm=share is None or share <= neighbours.CALM)),
     )
 
 

@@ -30,12 +30,16 @@ class Verdict:
 
     budget: Budget
     ratio: float | None
+    calm: bool = True
+    """Whether the machine was left alone, without which a ratio means nothing."""
 
     @property
     def says(self) -> str:
-        """``met``, ``not met`` or ``not measured``."""
+        """``met``, ``not met``, ``not measured``, or ``machine busy`` where what was measured means nothing."""
         if self.ratio is None:
             return "not measured"
+        if not self.calm:
+            return "machine busy"
         # what is shown is what is judged
         return "met" if round(self.ratio, 2) <= self.budget.limit else "not met"
 
@@ -78,7 +82,7 @@ BUDGETS: dict[str, Budget] = {
 """Why a budget is out of reach stands next to it, and on the page while it is missed."""
 
 
-def judge(measurements: Sequence[Measurement], groups: Sequence[str]) -> list[Verdict]:
+def judge(measurements: Sequence[Measurement], groups: Sequence[str], *, calm: bool) -> list[Verdict]:
     """Compare with the budgets of those groups."""
     found = {(one.group, one.operation): one for one in measurements}
     verdicts = []
@@ -86,5 +90,5 @@ def judge(measurements: Sequence[Measurement], groups: Sequence[str]) -> list[Ve
         if budget.group in groups:
             measurement = found.get((budget.group, budget.operation))
             figure = measurement.of(budget.contender) if measurement else None
-            verdicts.append(Verdict(budget, figure.ratio if figure else None))
+            verdicts.append(Verdict(budget, figure.ratio if figure else None, calm))
     return verdicts

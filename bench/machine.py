@@ -6,6 +6,7 @@ import os
 import platform
 import sqlite3
 import subprocess
+import time
 from pathlib import Path
 
 _GIB = 1024**2
@@ -25,9 +26,45 @@ def describe(folder: Path) -> dict[str, str]:
     }
 
 
-def load() -> str:
-    """Return the load average of the last minute: what else the machine does."""
-    return f"{os.getloadavg()[0]:.2f}"
+class Neighbours:
+    """What others did meanwhile: the part of all processors' time that neither this process nor its children took.
+
+    Where processors are short, a write waits for its turn after every sync, milliseconds long, whoever makes it. Ratios
+    then come out near 1, or anywhere: eight idle loops beside it bring a ratio of 2 down to 1.1.
+    """
+
+    CALM = 0.1
+    """The most at which a run still says something."""
+
+    def __init__(self) -> None:
+        """Begin to count."""
+        self._start = time.monotonic()
+        self._all, self._own = _busy(), _own()
+
+    def share(self) -> float | None:
+        """Return their part since the beginning, from 0 to 1, or ``None`` where the system doesn't tell.
+
+        Children count from when they have ended, so all that were started must have.
+        """
+        now = _busy()
+        if now is None or self._all is None:
+            return None
+        others = (now - self._all) - (_own() - self._own)
+        return max(0.0, others / ((time.monotonic() - self._start) * (os.cpu_count() or 1)))
+
+
+def _busy() -> float | None:
+    """Return the seconds that all processors have worked since the machine started."""
+    try:
+        first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
+    except OSError:
+        return None
+    user, nice, system, _, _, irq, softirq, steal = map(int, first.split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _own() -> float:
+    return sum(os.times()[:4])
 
 
 def _revision() -> str:

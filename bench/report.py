@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bench.rounds import Figure, Measurement
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
-_COLORS = {"met": "green", "not met": "red", "not measured": "yellow"}
+_COLORS = {"met": "green", "not met": "red", "not measured": "yellow", "machine busy": "yellow"}
 _FIGURE = ("contender", "median", "min to max", "ratio", "min to max")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.budgets import BUDGETS, Budget, Verdict, judge
+from bench.machine import Neighbours
 from bench.report import BEGIN, END, Run, to_json, to_markdown, write_into
 from bench.rounds import Figure, Measurement
 
@@ -59,7 +60,7 @@ def test_a_run_judges_the_budgets_of_its_groups(quick):
     assert [verdict["budget"] for verdict in quick["verdicts"]] == [
         budget.__dict__ for budget in BUDGETS.values() if budget.group == "embedded"
     ]
-    assert {verdict["verdict"] for verdict in quick["verdicts"]} <= {"met", "not met"}
+    assert {verdict["verdict"] for verdict in quick["verdicts"]} <= {"met", "not met", "machine busy"}
 
 
 def test_a_run_says_what_it_was_made_on(quick):
@@ -95,10 +96,24 @@ def test_a_budget_is_met_up_to_its_limit(ratio, says):
     assert verdict_on(ratio).says == says
 
 
+@pytest.mark.parametrize("ratio", [1, 2])
+def test_a_busy_machine_decides_nothing(ratio):
+    """Where others took the processors, a ratio is shown but neither meets nor misses a budget."""
+    assert Verdict(verdict_on(ratio).budget, ratio, calm=False).says == "machine busy"
+
+
+def test_what_others_take_of_the_processors_is_a_part_of_them():
+    """It is known where the system tells, and never below nothing or above everything."""
+    neighbours = Neighbours()
+    subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
+    share = neighbours.share()
+    assert share is None or 0 <= share <= 1.1
+
+
 def test_a_contender_that_failed_leaves_its_budget_unmeasured():
     """Without a figure there is no verdict, and the run counts as incomplete."""
     broken = Measurement("embedded", "set", 3, (Figure("keepstate", missing="its process died"),))
-    verdicts = judge([broken], ["embedded"])
+    verdicts = judge([broken], ["embedded"], calm=True)
     assert {verdict.says for verdict in verdicts} == {"not measured"}
     assert not run_of(*verdicts).complete
 

@@ -52,7 +52,10 @@ def connect(
     if way == "backend":
         from keepstate.backends import custom
 
-        return StateStore(custom.load(settings.backend or ""), settings=settings, clock=clock)
+        def keeper() -> Backend:
+            return _over(_sqlite(embedded_path(settings), settings), settings, clock).backend
+
+        return StateStore(custom.load(settings.backend or "", keeper=keeper), settings=settings, clock=clock)
     if way == "embedded":
         database = _sqlite(embedded_path(settings), settings)
         return _over(database, settings, clock, embedded=True, purge=purge_on_open)

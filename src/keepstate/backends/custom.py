@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from keepstate.backends.base import (
     Applied,
+    Backend,
     Batch,
     Begin,
     Begun,
@@ -40,7 +41,7 @@ from keepstate.scope import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
 log = logging.getLogger("keepstate")
@@ -118,13 +119,19 @@ class BaseStoreBackend(ABC):
 
 
 class CustomBackend:
-    """Serves the guide's four verbs from a user's class. What the class has no method for is refused, not imitated."""
+    """Serves the guide's four verbs from a user's class. What the class has no method for is refused, not imitated.
+
+    Runs and attempts, of which such a class knows nothing, are noted by ``keeper``: a backend of keepstate's own that is
+    opened when the local runtime first asks for it. Without one they are refused too.
+    """
 
     guide_only = True
 
-    def __init__(self, inner: BaseStoreBackend) -> None:
+    def __init__(self, inner: BaseStoreBackend, *, keeper: Callable[[], Backend] | None = None) -> None:
         """Wrap an instance; warns once that attempts are not fenced here."""
         self._inner = inner
+        self._open_keeper = keeper
+        self._opened: Backend | None = None
         cls = type(inner)
         self.address = f"custom:{cls.__module__}.{cls.__qualname__}"
         self._scopes = _scope_classes(cls)
@@ -199,6 +206,50 @@ class CustomBackend:
         close = getattr(self._inner, "close", None)
         if callable(close):
             close()
+        if self._opened is not None:
+            self._opened.close()
+
+    # ---------------------------------------------------------------------------------- runs and attempts
+
+    @property
+    def _keeper(self) -> Backend:
+        if self._opened is None:
+            if self._open_keeper is None:
+                self._refuse("hold attempts, or list runs")
+            self._opened = self._open_keeper()
+        return self._opened
+
+    def begin(self, request: Begin) -> Begun:
+        """See `Backend.begin`. A task instance that is made again finds what the class still holds."""
+        return self._keeper.begin(request)
+
+    def beat(self, scope: HeldScope, fence: Fence, *, now: int) -> None:
+        """See `Backend.beat`."""
+        self._keeper.beat(scope, fence, now=now)
+
+    def end(self, request: End) -> None:
+        """See `Backend.end`. The class is cleared after the end is recorded: a crash between leaves entries, no repetition."""
+        self._keeper.end(request)
+        if request.clear and isinstance(request.scope, TaskScope):
+            self._inner.clear(self._scope(request.scope))
+
+    def attempts(self, scope: HeldScope) -> list[Attempt]:
+        """See `Backend.attempts`."""
+        return self._keeper.attempts(scope)
+
+    def outcome(self, scope: HeldScope) -> Outcome | None:
+        """See `Backend.outcome`."""
+        return self._keeper.outcome(scope)
+
+    def runs(self, dag_id: str | None = None, *, limit: int = 50, offset: int = 0) -> list[RunInfo]:
+        """See `Backend.runs`: those of the local runtime."""
+        return self._keeper.runs(dag_id, limit=limit, offset=offset)
+
+    def task_instances(
+        self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
+    ) -> list[TaskInstanceInfo]:
+        """See `Backend.task_instances`: those of the local runtime; the class can't tell how many entries they hold."""
+        return self._keeper.task_instances(dag_id, run_id, now=now, limit=limit, offset=offset)
 
     # ------------------------------------------------------------------------------------------- refused
 
@@ -209,47 +260,10 @@ class CustomBackend:
         del scope, key, now, limit
         self._refuse("keep a history")
 
-    def begin(self, request: Begin) -> Begun:
-        """Refused."""
-        del request
-        self._refuse("hold attempts")
-
-    def beat(self, scope: HeldScope, fence: Fence, *, now: int) -> None:
-        """Refused."""
-        del scope, fence, now
-        self._refuse("hold attempts")
-
-    def end(self, request: End) -> None:
-        """Refused."""
-        del request
-        self._refuse("hold attempts")
-
-    def attempts(self, scope: HeldScope) -> list[Attempt]:
-        """Refused."""
-        del scope
-        self._refuse("hold attempts")
-
-    def outcome(self, scope: HeldScope) -> Outcome | None:
-        """Refused."""
-        del scope
-        self._refuse("hold attempts")
-
     def changes(self, scope: EntryScope, *, after: int, now: int) -> tuple[int, list[ChangeNotice]]:
         """Refused."""
         del scope, after, now
         self._refuse("follow changes")
-
-    def runs(self, dag_id: str | None = None, *, limit: int = 50, offset: int = 0) -> list[RunInfo]:
-        """Refused."""
-        del dag_id, limit, offset
-        self._refuse("list runs")
-
-    def task_instances(
-        self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
-    ) -> list[TaskInstanceInfo]:
-        """Refused."""
-        del dag_id, run_id, now, limit, offset
-        self._refuse("list task instances")
 
     def assets(self, *, now: int, limit: int | None = None, offset: int = 0) -> list[AssetInfo]:
         """Refused."""
@@ -294,8 +308,11 @@ def _scope_classes(cls: type) -> tuple[Any, Any]:
     return TaskScope, AssetScope
 
 
-def load(dotted_path: str) -> CustomBackend:
-    """Make the class named by ``dotted_path``. Raises ``ConfigurationError`` naming the setting when it can't be used."""
+def load(dotted_path: str, *, keeper: Callable[[], Backend]) -> CustomBackend:
+    """Make the class named by ``dotted_path``, with ``keeper`` to note runs and attempts.
+
+    Raises ``ConfigurationError`` naming the setting when it can't be used.
+    """
     setting = "AIRFLOW__STATE_STORE__BACKEND"
     module_name, _, class_name = dotted_path.rpartition(".")
     if not module_name or not class_name or module_name.startswith("."):
@@ -322,7 +339,7 @@ def load(dotted_path: str) -> CustomBackend:
             value=dotted_path,
         )
     try:
-        return CustomBackend(cast("BaseStoreBackend", cls()))
+        return CustomBackend(cast("BaseStoreBackend", cls()), keeper=keeper)
     except TypeError as exc:
         raise ConfigurationError(
             f"{setting} is {dotted_path!r}, which can't be made without arguments: {exc}",

@@ -39,7 +39,7 @@ def get_(
 
     Examples:
       page=$(keepstate get page --default 0)
-      job=$(keepstate get job_id --raw) || job=$(submit)
+      job=$(keepstate get job_id --raw --default '')
       keepstate get page --json --dag-id etl --run-id 2026-11-29 --task-id load
     """
     from keepstate.cli import output

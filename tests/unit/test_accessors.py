@@ -258,7 +258,7 @@ def test_a_custom_class_is_refused_in_words(clock: ManualClock) -> None:
     from keepstate.backends.custom import CustomBackend
     from tests.support.custom_class import DictStore
 
-    store = StateStore(CustomBackend(DictStore()), settings=Settings(), clock=clock)
+    store = StateStore(CustomBackend(DictStore(), keeper=MemoryBackend), settings=Settings(), clock=clock)
     with pytest.raises(UnsupportedError, match="Unset AIRFLOW__STATE_STORE__BACKEND"):
         store.task("d", "r", "t").increment("n")
 

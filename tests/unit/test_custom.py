@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from keepstate import AssetScope, BaseStoreBackend, TaskScope
-from keepstate.backends.base import Clear
+from keepstate.backends.base import Begin, Clear, End, Fence, Holder, Outcome
 from keepstate.backends.custom import CustomBackend, load
+from keepstate.backends.memory import MemoryBackend
 from keepstate.errors import ConfigurationError
 from keepstate.retention import NEVER_EXPIRE
 from keepstate.scope import Writer
@@ -23,6 +24,11 @@ from keepstate.testing import ManualClock
 from tests.support.custom_class import DictStore
 
 SCOPE = TaskScope("d", "r", "t", 3)
+
+
+def wrapped(inner: Any) -> CustomBackend:
+    """Return an instance in use, whose runs and attempts are noted in memory."""
+    return CustomBackend(inner, keeper=MemoryBackend)
 
 
 @pytest.fixture
@@ -40,7 +46,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def store(inner: DictStore, clock: ManualClock) -> StateStore:
     """A store over it."""
-    return StateStore(CustomBackend(inner), settings=Settings(), clock=clock)
+    return StateStore(wrapped(inner), settings=Settings(), clock=clock)
 
 
 def test_the_class_gets_scope_text_and_expiry(
@@ -77,7 +83,7 @@ def test_clearing_all_map_indices_is_the_classs(inner: DictStore) -> None:
     """It is told so."""
     told: list[bool] = []
     inner.clear = lambda scope, *, all_map_indices=False, session=None: told.append(all_map_indices)  # type: ignore[method-assign]
-    CustomBackend(inner).clear(Clear(SCOPE, 0, Writer("api"), all_map_indices=True))
+    wrapped(inner).clear(Clear(SCOPE, 0, Writer("api"), all_map_indices=True))
     assert told == [True]
 
 
@@ -111,7 +117,7 @@ def test_cleanup_and_close_are_the_classs_own(inner: DictStore, store: StateStor
 
 def test_one_warning_says_what_is_missing(caplog: pytest.LogCaptureFixture) -> None:
     """When the class is taken into use, and not with every call."""
-    store = StateStore(CustomBackend(DictStore()), settings=Settings(), clock=ManualClock())
+    store = StateStore(wrapped(DictStore()), settings=Settings(), clock=ManualClock())
     tss = store.task("d", "r", "t", try_number=1)
     for number in range(3):
         tss.set("k", number)
@@ -147,7 +153,7 @@ def test_the_base_cleans_up_nothing_unless_told() -> None:
     class Bare(DictStore):
         cleanup = BaseStoreBackend.cleanup
 
-    assert StateStore(CustomBackend(Bare()), settings=Settings(), clock=ManualClock()).cleanup().total == 0
+    assert StateStore(wrapped(Bare()), settings=Settings(), clock=ManualClock()).cleanup().total == 0
 
 
 def test_the_example_class_has_working_twins() -> None:
@@ -214,7 +220,7 @@ def test_a_class_derived_from_airflows_base_gets_airflows_scopes(airflow_module:
         def clear(self, scope: Any, *, all_map_indices: bool = False, session: Any = None) -> None:
             seen.append(scope)
 
-    store = StateStore(CustomBackend(Written()), settings=Settings(), clock=ManualClock())  # type: ignore[arg-type]
+    store = StateStore(wrapped(Written()), settings=Settings(), clock=ManualClock())  # type: ignore[arg-type]
     tss, asset = store.task("d", "r", "t", map_index=3), store.asset("orders")
     for accessor in (tss, asset):
         accessor.get("k")
@@ -255,7 +261,7 @@ not_a_class = DictStore()
 
 def test_a_class_is_loaded_by_its_path() -> None:
     """And made without arguments."""
-    backend = load("tests.support.custom_class.DictStore")
+    backend = load("tests.support.custom_class.DictStore", keeper=MemoryBackend)
     assert isinstance(backend.inner, DictStore)
     assert backend.address == "custom:tests.support.custom_class.DictStore"
 
@@ -280,7 +286,7 @@ def test_a_class_is_loaded_by_its_path() -> None:
 def test_a_path_that_cannot_be_used_names_the_setting(path: str, words: str) -> None:
     """The variable, its value, and what is wrong with it."""
     with pytest.raises(ConfigurationError) as caught:
-        load(path)
+        load(path, keeper=MemoryBackend)
     assert words in str(caught.value)
     assert str(caught.value).startswith(f"AIRFLOW__STATE_STORE__BACKEND is {path!r}")
     assert vars(caught.value) == {"variable": "AIRFLOW__STATE_STORE__BACKEND", "value": path}
@@ -289,4 +295,38 @@ def test_a_path_that_cannot_be_used_names_the_setting(path: str, words: str) -> 
 def test_an_error_of_the_classs_own_comes_through() -> None:
     """What its constructor raises is its author's to read."""
     with pytest.raises(OSError, match="no bucket"):
-        load("tests.unit.test_custom.Failing")
+        load("tests.unit.test_custom.Failing", keeper=MemoryBackend)
+
+
+# -------------------------------------------------------------------------------------------- runs and attempts
+
+
+def test_runs_and_attempts_are_noted_beside_the_class(inner: DictStore, clock: ManualClock) -> None:
+    """In keepstate's own store, opened when the local runtime first asks; a success may clear what the class holds."""
+    opened: list[MemoryBackend] = []
+
+    def keeper() -> MemoryBackend:
+        opened.append(MemoryBackend())
+        return opened[0]
+
+    store = StateStore(CustomBackend(inner, keeper=keeper), settings=Settings(), clock=clock)
+    tss = store.task("d", "r", "t", map_index=3, try_number=1)
+    tss.set("k", 1)
+    assert opened == []
+    begun = store.backend.begin(Begin(SCOPE, "one", Holder("host", 1, "then"), clock(), 0))
+    fence = Fence(begun.try_number, "one")
+    store.backend.beat(SCOPE, fence, now=clock())
+    assert [one.state for one in store.attempts("d", "r", "t", map_index=3)] == ["running"]
+    assert [info.run_id for info in store.runs()] == ["r"]
+    assert [info.scope for info in store.task_instances("d", "r")] == [SCOPE]
+    store.backend.end(End(SCOPE, fence, "failed", clock()))
+    assert tss.get("k") == 1
+    begun = store.backend.begin(Begin(SCOPE, "two", Holder("host", 2, "then"), clock(), 0))
+    store.backend.end(End(SCOPE, Fence(begun.try_number, "two"), "success", clock(), result="7", clear=True))
+    assert store.backend.outcome(SCOPE) == Outcome(2, "7", None)
+    assert inner.entries == {}
+    assert len(opened) == 1
+    closed: list[int] = []
+    opened[0].close = lambda: closed.append(1)  # type: ignore[method-assign]
+    store.close()
+    assert closed == [1]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from keepstate.backends.custom import BaseStoreBackend, CustomBackend
+from keepstate.backends.memory import MemoryBackend
 from keepstate.scope import TaskScope
 from keepstate.settings import Settings
 from keepstate.store import StateStore
@@ -40,7 +41,9 @@ class Ground:
         self, backend: Backend | BaseStoreBackend, clock: ManualClock
     ) -> Callable[..., StateStore]:
         """A function that makes stores over the same backend, with the settings it is given."""
-        wrapped: Any = CustomBackend(backend) if isinstance(backend, BaseStoreBackend) else backend
+        wrapped: Any = backend
+        if isinstance(backend, BaseStoreBackend):
+            wrapped = CustomBackend(backend, keeper=MemoryBackend)
 
         def make(**settings: Any) -> StateStore:
             return StateStore(wrapped, settings=Settings(**settings), clock=clock)

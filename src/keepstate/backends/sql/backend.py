@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from keepstate.backends.base import (
     Applied,
@@ -38,6 +37,7 @@ from keepstate.backends.sql.database import (
     Transaction,
     TransientError,
 )
+from keepstate.backends.sql.patience import Patience
 from keepstate.backends.sql.scopes import (
     ScopeRow,
     admit,
@@ -45,7 +45,7 @@ from keepstate.backends.sql.scopes import (
     open_scope,
 )
 from keepstate.backends.sql.sessions import Sessions, find_repeated, note
-from keepstate.errors import BackendError, BackendUnavailableError
+from keepstate.errors import BackendError, KeepstateError
 from keepstate.scope import (
     AssetInfo,
     AssetScope,
@@ -66,10 +66,7 @@ _Where = tuple[str, dict[str, object]]
 
 _ALL = 2**31 - 1
 _NO_ENTRY = (None,) * 6
-_FIRST_PAUSE = 0.01
-_LONGEST_PAUSE = 2.0
-# a server's restart leaves a pool full of them
-_MOST_DEAD_CONNECTIONS = 20
+_MOST_WATCHED = 10_000
 
 
 class SqlBackend:
@@ -84,8 +81,19 @@ class SqlBackend:
         self.address = database.address
         self._sessions = Sessions() if database.dialect.commit_may_be_lost else None
         self._writing: set[int] = set()
+        self._overgrown: set[tuple[bytes, str]] = set()
         forking.carry(self)
-        self._retrying(lambda: upgrade.upgrade(database, now=now()))
+        self._make_tables(now)
+
+    def _make_tables(self, now: Callable[[], int]) -> None:
+        patience = Patience(self.address, self._retry_timeout, time.monotonic())
+        while True:
+            try:
+                upgrade.upgrade(self._db, now=now())
+            except TransientError as exc:
+                patience.wait(exc)
+            else:
+                return
 
     # ------------------------------------------------------------------------------------------- entries
 
@@ -122,15 +130,13 @@ class SqlBackend:
         first = rows[0]
         if fence is not None and fence.incarnation not in (None, first[2]):
             raise stale(scope, fence, ScopeRow.of(first[:8]).standing)
-        wanted = None if keys is None or len(keys) == 1 else set(keys)
-        found = tuple(
-            StoredEntry(*row[8:14])
-            for row in rows
-            if row[9] is not None and (wanted is None or row[8] in wanted)
-        )
+        found = [StoredEntry(*row[8:14]) for row in rows if row[9] is not None]
+        if keys is not None and len(keys) > 1:
+            wanted = set(keys)
+            found = [entry for entry in found if entry.key in wanted]
         total = None if limit is None else int(self._ask(sql.COUNT_LIVE, where, now=now)[0][8])
         has_a_say = fence is None or _registered(rows, fence)
-        return Reading(first[1], first[2] if has_a_say else None, found, total, reset)
+        return Reading(first[1], first[2] if has_a_say else None, tuple(found), total, reset)
 
     def _entries(
         self, where: _Where, keys: Sequence[str] | None, now: int, limit: int | None, offset: int
@@ -146,9 +152,25 @@ class SqlBackend:
 
     def apply(self, batch: Batch) -> Applied:
         """See `Backend.apply`."""
+        session = batch.session
+        if session is not None or self._sessions is None:
+            return self._apply(batch, session)
+        return self._numbered(lambda own: self._apply(batch, own))
 
-        def work(tx: Transaction, session: Session | None) -> Applied:
-            row = open_scope(tx, self._db.dialect, batch.scope, batch.now)
+    def _apply(self, batch: Batch, session: Session | None) -> Applied:
+        dialect = self._db.dialect
+        simple = entries.simple_put(batch)
+        if simple is not None and dialect.put_in_one and session is not None:
+            done = self._put_in_one(simple, session, batch.history.limit)
+            if done is not None:
+                return done
+
+        def work(tx: Transaction) -> Applied:
+            if simple is not None and dialect.put_in_few and session is None:
+                done = entries.put_in_few(tx, simple)
+                if done is not None:
+                    return done
+            row = open_scope(tx, dialect, batch.scope, batch.now)
             repeated = find_repeated(tx, session, self.address)
             if repeated:
                 return repeated
@@ -157,26 +179,47 @@ class SqlBackend:
             note(tx, session, row, batch.now)
             return Applied(row.version, row.incarnation, reset=row.reset)
 
-        with self._numbered(batch.session) as session:
-            if self._db.dialect.put_in_one:
-                params = entries.put_in_one(batch, session)
-                done = params and self._put_in_one(params)
-                if done:
-                    return done
-            return self._write(lambda tx: work(tx, session))
+        return self._write(work)
 
-    def _put_in_one(self, params: Params) -> Applied | None:
+    def _put_in_one(self, params: dict[str, Any], session: Session, limit: int) -> Applied | None:
         """Try the single statement; ``None`` where only the long way can tell what is the matter."""
+        if threading.get_ident() in self._writing:
+            raise self._within_a_write()
+        params["session"], params["number"] = session.id, session.number
+        place = params["digest"], params["key"]
+        statement = sql.PUT_AND_TRIM_IN_ONE if place in self._overgrown else sql.PUT_IN_ONE
         try:
-            rows = self._query(sql.PUT_IN_ONE, params)
+            rows = self._query(statement, params)
         except RepeatedRequestError:
             return None
-        return Applied(rows[0][0], rows[0][1]) if rows else None
+        if not rows:
+            return None
+        version, incarnation, log_rows = rows[0]
+        self._watch_log(place, log_rows, limit)
+        return Applied(version, incarnation)
+
+    def _watch_log(self, place: tuple[bytes, str], log_rows: int, limit: int) -> None:
+        """Have the next write trim a log that has grown; at twice its limit, which is when nobody writes twice, at once."""
+        if log_rows < entries.most_rows(limit):
+            self._overgrown.discard(place)
+            return
+        if len(self._overgrown) >= _MOST_WATCHED:
+            self._overgrown.clear()
+        self._overgrown.add(place)
+        if log_rows >= 2 * limit:
+            # the write itself is done: whatever becomes of this, the next one tries again
+            with suppress(KeepstateError):
+                self._write(lambda tx: entries.trim(tx, *place, limit))
 
     def clear(self, request: Clear) -> Applied:
         """See `Backend.clear`."""
+        session = request.session
+        if session is not None or self._sessions is None:
+            return self._clear(request, session)
+        return self._numbered(lambda own: self._clear(request, own))
 
-        def work(tx: Transaction, session: Session | None) -> Applied:
+    def _clear(self, request: Clear, session: Session | None) -> Applied:
+        def work(tx: Transaction) -> Applied:
             row = open_scope(tx, self._db.dialect, request.scope, request.now)
             repeated = find_repeated(tx, session, self.address)
             if repeated:
@@ -189,8 +232,7 @@ class SqlBackend:
             note(tx, session, row, request.now)
             return Applied(row.version, row.incarnation, reset=row.reset)
 
-        with self._numbered(request.session) as session:
-            return self._write(lambda tx: work(tx, session))
+        return self._write(work)
 
     def _siblings(self, tx: Transaction, scope: TaskScope, own_id: int) -> list[ScopeRow]:
         lock = self._db.dialect.render
@@ -322,61 +364,52 @@ class SqlBackend:
 
     def _ask(self, statement: str, where: _Where, **params: object) -> list[Row]:
         condition, of_scope = where
-        return self._query(_completed(statement, condition), {**of_scope, **params})
+        params.update(of_scope)
+        return self._query(_completed(statement, condition), params)
 
-    @contextmanager
-    def _numbered(self, session: Session | None) -> Iterator[Session | None]:
-        """Give a request a number, where it has none and its answer could be lost on the way."""
-        if session is not None or self._sessions is None:
-            yield session
-        else:
-            with self._sessions.request() as own:
-                yield own
+    def _numbered(self, request: Callable[[Session], T]) -> T:
+        """Give a request a number of our own, as its answer could be lost on the way."""
+        sessions = self._sessions
+        assert sessions is not None  # noqa: S101 - asked where there are any
+        own = sessions.lend()
+        try:
+            return request(own)
+        finally:
+            sessions.take_back(own)
 
     def _query(self, statement: str, params: Params) -> list[Row]:
-        return self._retrying(lambda: self._db.query(statement, params))
+        since, patience = time.monotonic(), None
+        while True:
+            try:
+                return self._db.query(statement, params)
+            except TransientError as exc:
+                patience = patience or Patience(self.address, self._retry_timeout, since)
+                patience.wait(exc)
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
+        since, patience = time.monotonic(), None
         me = threading.get_ident()
         if me in self._writing:
-            # a finaliser that writes would wait for a lock that its own thread holds
-            raise BackendError(
-                f"the store {self.address} is being written to by this thread already; "
-                "write from the task's code, not from a finaliser",
-                address=self.address,
-            )
-
-        def attempt() -> T:
+            raise self._within_a_write()
+        while True:
             self._writing.add(me)
             try:
                 with self._db.transaction() as tx:
                     return work(tx)
+            except TransientError as exc:
+                patience = patience or Patience(self.address, self._retry_timeout, since)
+                self._writing.discard(me)
+                patience.wait(exc)
             finally:
                 self._writing.discard(me)
 
-        return self._retrying(attempt)
-
-    def _retrying(self, attempt: Callable[[], T]) -> T:
-        """Try again while the trouble may pass, with growing, jittered pauses, until the time allowed is over."""
-        deadline = time.monotonic() + self._retry_timeout
-        pause = _FIRST_PAUSE
-        dead_connections = 0
-        while True:
-            try:
-                return attempt()
-            except TransientError as exc:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise BackendUnavailableError(
-                        f"the store {self.address} could not be reached within {self._retry_timeout:g} s: {exc}; "
-                        "check that it runs, or allow more with KEEPSTATE_RETRY_TIMEOUT",
-                        address=self.address,
-                    ) from exc.__cause__ or exc
-                if exc.at_once and dead_connections < _MOST_DEAD_CONNECTIONS:
-                    dead_connections += 1
-                    continue
-                time.sleep(min(left, pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter is no secret
-                pause = min(pause * 2, _LONGEST_PAUSE)
+    def _within_a_write(self) -> BackendError:
+        """Make the error of a finaliser that writes in the middle of a write: it would wait for its own thread's lock."""
+        return BackendError(
+            f"the store {self.address} is being written to by this thread already; "
+            "write from the task's code, not from a finaliser",
+            address=self.address,
+        )
 
     # ----------------------------------------------------------------------------------------- forking
 

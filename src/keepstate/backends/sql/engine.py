@@ -82,66 +82,83 @@ class EngineDatabase:
 
     def query(self, sql: str, params: Params) -> list[Row]:
         """Run one statement by itself, which needs no BEGIN and COMMIT around it, and return its rows."""
-        with self._connection() as connection:
-            cursor = connection.cursor()
+        lent = self._lend()
+        try:
+            cursor = _cursor(lent)
             cursor.execute(_driver_style(sql), params)
             rows: list[Row] = cursor.fetchall()
-            return rows
+        except self._driver_error as exc:
+            raise self._failed(lent, exc) from exc
+        except BaseException as exc:
+            self._failed(lent, exc)
+            raise
+        self._take_back(lent)
+        return rows
 
     @contextmanager
     def transaction(self) -> Iterator[EngineTransaction]:
         """Open a transaction; it commits on leaving."""
-        with self._connection() as connection:
-            cursor = connection.cursor()
+        lent = self._lend()
+        try:
+            cursor = _cursor(lent)
             cursor.execute(self._begin)
             try:
                 yield EngineTransaction(cursor)
                 cursor.execute("COMMIT")
             except Exception:
                 # where the connection is lost, so is the transaction
-                if not _is_lost(connection):
+                if not _is_lost(lent):
                     cursor.execute("ROLLBACK")
                 raise
+        except self._driver_error as exc:
+            raise self._failed(lent, exc) from exc
+        except BaseException as exc:
+            self._failed(lent, exc)
+            raise
+        self._take_back(lent)
 
     # ----------------------------------------------------------------------------------------- connections
 
-    @contextmanager
-    def _connection(self) -> Iterator[Any]:
-        """Lend a connection in autocommit mode, translate what goes wrong, and keep no broken one."""
+    def _lend(self) -> Any:
+        """Return a connection of the pool in autocommit mode."""
         try:
-            lent = self._engine.raw_connection()
+            lent: Any = self._engine.raw_connection()
         except (SQLAlchemyError, self._driver_error, OSError) as exc:
             cause = _driver_exception(exc)
             raise self._translate_refusal(cause) from cause
-        connection: Any = lent.dbapi_connection
-        autocommit = connection.autocommit
         try:
-            if not autocommit:
+            if not self._owned and not lent.dbapi_connection.autocommit:
                 # what a caller's event handler has set on this connection counts for us too
-                connection.commit()
-                connection.autocommit = True
+                lent.commit()
+                lent.dbapi_connection.autocommit = True
+                lent.info[_WAS_MANUAL] = True
             if not self._checked:
-                self._check(connection)
-            yield connection
+                self._check(lent)
         except self._driver_error as exc:
-            lost = _is_lost(connection)
-            if lost:
-                lent.invalidate(exc)
-            raise self._translate(exc, lost=lost) from exc
-        except Exception:
-            raise
+            raise self._failed(lent, exc) from exc
         except BaseException as exc:
-            # interrupted in the middle of who knows what
-            lent.invalidate(exc)
+            self._failed(lent, exc)
             raise
-        finally:
-            if lent.is_valid:
-                if not autocommit:
-                    connection.autocommit = False
-                lent.close()
+        return lent
 
-    def _check(self, connection: Any) -> None:
-        info = connection.info
+    def _take_back(self, lent: Any) -> None:
+        """Return a connection to the pool as it came."""
+        if not self._owned and lent.info.pop(_WAS_MANUAL, False):
+            lent.dbapi_connection.autocommit = False
+        lent.close()
+
+    def _failed(self, lent: Any, exc: BaseException) -> BaseException:
+        """Keep a connection only if it is sound, and return what its error means here."""
+        lost = _is_lost(lent)
+        if lost or not isinstance(exc, Exception):
+            # gone, or interrupted in the middle of who knows what
+            lent.invalidate(exc)
+        else:
+            self._take_back(lent)
+        return self._translate(exc, lost=lost) if isinstance(exc, self._driver_error) else exc
+
+    def _check(self, lent: Any) -> None:
+        info = lent.dbapi_connection.info
         for name in ("server_encoding", "client_encoding"):
             encoding = info.parameter_status(name)
             if encoding != "UTF8":
@@ -256,8 +273,22 @@ def _text(exc: Exception) -> str:
     return " ".join(str(exc).split())
 
 
-def _is_lost(connection: Any) -> bool:
-    return bool(connection.closed)
+def _is_lost(lent: Any) -> bool:
+    return bool(lent.dbapi_connection.closed)
+
+
+def _cursor(lent: Any) -> Any:
+    """Return a connection's cursor. Each has one, as making one takes as long as a small statement."""
+    info = lent.info
+    cursor = info.get(_CURSOR)
+    if cursor is None:
+        cursor = info[_CURSOR] = lent.dbapi_connection.cursor()
+    return cursor
+
+
+# what we keep in a pooled connection's `info`, which goes when the connection does
+_CURSOR = "keepstate_cursor"
+_WAS_MANUAL = "keepstate_was_manual"
 
 
 # kept, so that a forked child never closes what its parent uses

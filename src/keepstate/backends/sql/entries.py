@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import Batch, Clear, Delete, HistoryPolicy, Put, Session, conflict
+from keepstate.backends.base import Applied, Delete, Put, conflict
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.scopes import ScopeRow, bury_all
 from keepstate.clock import DAY
@@ -14,6 +14,7 @@ from keepstate.scope import TaskScope, Writer
 from keepstate.values import size_of
 
 if TYPE_CHECKING:
+    from keepstate.backends.base import Batch, Clear, HistoryPolicy
     from keepstate.backends.sql.database import Transaction
 
 # an attempt writes as the same writer again and again
@@ -57,7 +58,7 @@ def _live_version(tx: Transaction, row: ScopeRow, key: str, now: int) -> int:
 def _put(tx: Transaction, row: ScopeRow, put: Put, batch: Batch, writer: str) -> None:
     size, logged, sha256 = loggable(put.text, batch.history)
     limit = batch.history.limit
-    params = {
+    params: dict[str, Any] = {
         "scope_id": row.id,
         "key": put.key,
         "value": put.text,
@@ -74,13 +75,18 @@ def _put(tx: Transaction, row: ScopeRow, put: Put, batch: Batch, writer: str) ->
         "most": most_rows(limit),
         "keep": limit - 1,
     }
-    if limit and tx.run(sql.RENEW_ENTRY, params):
-        tx.run(sql.ADD_TO_LOG, params)
-        return
-    params["trimmed"] = tx.run(sql.TRIM_LOG if limit else sql.ERASE_LOG_OF_KEY, params)
-    tx.run(sql.PUT_ENTRY, params)
     if limit:
-        tx.run(sql.ADD_TO_LOG, params)
+        _write_and_log(tx, params)
+    else:
+        params["trimmed"] = tx.run(sql.ERASE_LOG_OF_KEY, params)
+        tx.run(sql.PUT_ENTRY, params)
+
+
+def _write_and_log(tx: Transaction, params: dict[str, Any]) -> None:
+    if not tx.run(sql.RENEW_ENTRY, params):
+        params["trimmed"] = tx.run(sql.TRIM_LOG, params)
+        tx.run(sql.PUT_ENTRY, params)
+    tx.run(sql.ADD_TO_LOG, params)
 
 
 def most_rows(limit: int) -> int:
@@ -135,41 +141,58 @@ def clear(tx: Transaction, row: ScopeRow, request: Clear) -> None:
         bury_all(tx, row, action="clear", now=request.now, writer=writer, history=request.history)
 
 
-def put_in_one(batch: Batch, session: Session | None) -> dict[str, object] | None:
-    """Return the parameters of ``PUT_IN_ONE`` where that statement can apply the batch, else ``None``.
+def trim(tx: Transaction, digest: bytes, key: str, limit: int) -> None:
+    """Trim a key's log to ``limit`` rows."""
+    row = tx.one(sql.FIND_SCOPE, {"digest": digest})
+    if row is not None:
+        params = {"scope_id": row[0], "key": key, "keep": limit}
+        tx.run(sql.RESCHEDULE_SWEEP, {**params, "erased": tx.run(sql.TRIM_LOG, params)})
 
-    It can write one key of a task instance over whatever stands there, in the name of an attempt that knows its
+
+def simple_put(batch: Batch) -> dict[str, Any] | None:
+    """Return the parameters of what most writes are, or ``None`` where a batch is more than that.
+
+    That is one key of a task instance written over whatever stands there, in the name of an attempt that knows its
     incarnation, or of a person.
     """
-    fence = batch.fence
+    fence, history = batch.fence, batch.history
     put = batch.changes[0]
     if (
         len(batch.changes) != 1
         or not isinstance(put, Put)
         or put.expected is not None
         or not isinstance(batch.scope, TaskScope)
-        or batch.history.limit == 0
-        or session is None
+        or history.limit == 0
         or (fence is not None and fence.incarnation is None)
     ):
         return None
-    size, logged, sha256 = loggable(put.text, batch.history)
+    size, logged, sha256 = loggable(put.text, history)
     return {
         "digest": batch.scope.digest,
         "now": batch.now,
         "try_number": fence.try_number if fence else None,
         "attempt_id": fence.attempt_id if fence else None,
         "incarnation": fence.incarnation if fence else None,
-        "session": session.id,
-        "number": session.number,
         "key": put.key,
-        "limit": batch.history.limit,
-        "most": most_rows(batch.history.limit),
-        "keep": batch.history.limit - 1,
         "value": put.text,
         "expires_at": put.expires_at,
         "writer": writer_text(batch.writer),
+        "action": "set",
         "logged": logged,
         "size": size,
         "sha256": sha256,
+        "logged_rows": 1,
+        "limit": history.limit,
+        "most": most_rows(history.limit),
+        "keep": history.limit - 1,
     }
+
+
+def put_in_few(tx: Transaction, params: dict[str, Any]) -> Applied | None:
+    """Write a simple put in as few statements as there are rows; ``None`` where it takes more, with nothing changed."""
+    row = tx.one(sql.BUMP_STANDING, params)
+    if row is None:
+        return None
+    params["scope_id"], params["version"] = row[0], row[1]
+    _write_and_log(tx, params)
+    return Applied(row[1], row[2])

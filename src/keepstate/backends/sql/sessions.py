@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from keepstate.backends.base import Applied, Session
@@ -11,8 +10,6 @@ from keepstate.backends.sql import statements as sql
 from keepstate.errors import BackendError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from keepstate.backends.sql.database import Transaction
     from keepstate.backends.sql.scopes import ScopeRow
 
@@ -31,18 +28,17 @@ class Sessions:
         """Return the ids of the sessions that wait for their next request."""
         return {session.id for session in list(self._idle)}
 
-    @contextmanager
-    def request(self) -> Iterator[Session]:
-        """Lend the next number of a session; it counts as used, whatever becomes of the request."""
+    def lend(self) -> Session:
+        """Return the next number of a session that nobody else uses; it counts as used, whatever becomes of it."""
         try:
             last = self._idle.pop()
         except IndexError:
             last = Session(str(uuid.uuid4()), 0)
-        session = Session(last.id, last.number + 1)
-        try:
-            yield session
-        finally:
-            self._idle.append(session)
+        return Session(last.id, last.number + 1)
+
+    def take_back(self, session: Session) -> None:
+        """Have the session serve the next request."""
+        self._idle.append(session)
 
 
 def find_repeated(tx: Transaction, session: Session | None, address: str) -> Applied | None:

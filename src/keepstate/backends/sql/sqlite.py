@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,9 @@ from keepstate.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from types import TracebackType
+
+    from typing_extensions import Self
 
 # UPSERT, which every write uses, came with 3.24
 _OLDEST_SQLITE = (3, 24, 0)
@@ -78,60 +79,72 @@ class SqliteDatabase:
             rows = connection.hand.execute(sql, params).fetchall()
         except sqlite3.Error as exc:
             self._drop(connection)
-            raise self._translate(exc) from exc
+            raise self.translate(exc) from exc
         except BaseException:
             self._drop(connection)
             raise
         self._give_back(connection)
         return rows
 
-    @contextmanager
-    def transaction(self) -> Iterator[SqliteTransaction]:
+    def transaction(self) -> SqliteTransaction:
         """Open a write transaction; readers go on meanwhile, other writers wait."""
-        deadline = time.monotonic() + self._timeout
-        if not self._turn.acquire(timeout=self._timeout):
-            raise TransientError(f"another thread has been writing for {self._timeout:g} s")
-        try:
-            connection = self._begin(deadline)
-            try:
-                yield SqliteTransaction(connection)
-                connection.hand.execute("COMMIT")
-            except sqlite3.Error as exc:
-                self._drop(connection)
-                raise self._translate(exc) from exc
-            except BaseException:
-                self._drop(connection)
-                raise
-            self._give_back(connection)
-        finally:
-            self._turn.release()
+        return SqliteTransaction(self)
 
-    def _begin(self, deadline: float) -> _Connection:
-        """Return a connection that holds the file's write lock.
+    def begin(self) -> _Connection:
+        """Take this process's turn, and return a connection that holds the file's write lock.
 
         Waiting happens here rather than in SQLite's busy handler, which can't be interrupted, would keep a fork waiting,
         and counts its time anew for every statement.
         """
+        deadline = time.monotonic() + self._timeout
+        if not self._turn.acquire(timeout=self._timeout):
+            raise TransientError(f"another thread has been writing for {self._timeout:g} s")
         pause = _FIRST_PAUSE
-        while True:
-            connection = self._take()
-            try:
-                if not connection.is_wal:
-                    self._demand_wal(connection)
-                connection.hand.execute("BEGIN IMMEDIATE")
-            except sqlite3.Error as exc:
-                self._drop(connection)
-                error = self._translate(exc)
-                left = deadline - time.monotonic()
-                if left <= 0 or not isinstance(error, TransientError):
-                    raise error from exc
-            except BaseException:
-                self._drop(connection)
-                raise
-            else:
-                return connection
-            time.sleep(min(left, pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter is no secret
-            pause = min(pause * 2, _LONGEST_PAUSE)
+        try:
+            while True:
+                connection = self._take()
+                try:
+                    if not connection.is_wal:
+                        self._demand_wal(connection)
+                    connection.hand.execute("BEGIN IMMEDIATE")
+                except sqlite3.Error as exc:
+                    error = self.translate(exc)
+                    if not isinstance(error, TransientError):
+                        self._drop(connection)
+                        raise error from exc
+                    self._give_back(connection)
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        raise error from exc
+                except BaseException:
+                    self._drop(connection)
+                    raise
+                else:
+                    return connection
+                time.sleep(min(left, pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter is no secret
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        except BaseException:
+            self._turn.release()
+            raise
+
+    def commit(self, connection: _Connection) -> None:
+        """Make a transaction durable, and let the next thread have its turn."""
+        try:
+            connection.hand.execute("COMMIT")
+        except BaseException as exc:
+            self.roll_back(connection)
+            if isinstance(exc, sqlite3.Error):
+                raise self.translate(exc) from exc
+            raise
+        self._give_back(connection)
+        self._turn.release()
+
+    def roll_back(self, connection: _Connection) -> None:
+        """Undo a transaction, and let the next thread have its turn."""
+        try:
+            self._drop(connection)
+        finally:
+            self._turn.release()
 
     # ----------------------------------------------------------------------------------------- connections
 
@@ -206,7 +219,7 @@ class SqliteDatabase:
                 factory=_Connection,
             )
         except sqlite3.Error as exc:
-            raise self._translate(exc) from exc
+            raise self.translate(exc) from exc
         try:
             # FULL syncs the log at every commit: what set() returned from survives a power loss. On macOS a sync needs
             # a word of its own to reach the disk.
@@ -218,7 +231,7 @@ class SqliteDatabase:
                 self._demand_wal(connection)
         except sqlite3.Error as exc:
             connection.close()
-            raise self._translate(exc) from exc
+            raise self.translate(exc) from exc
         except BaseException:
             connection.close()
             raise
@@ -237,7 +250,7 @@ class SqliteDatabase:
 
     # ---------------------------------------------------------------------------------------------- errors
 
-    def _translate(self, exc: sqlite3.Error) -> Exception:
+    def translate(self, exc: sqlite3.Error) -> Exception:
         """Return what an error of the driver means here. SQLite's words are stable; codes came with Python 3.11."""
         text = str(exc)
         if any(fragment in text for fragment in _PASSING):
@@ -314,8 +327,23 @@ def _is_full(folder: Path) -> bool:
 class SqliteTransaction:
     """Statements between BEGIN IMMEDIATE and COMMIT."""
 
-    def __init__(self, connection: _Connection) -> None:
-        self._execute = connection.hand.execute
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    def __enter__(self) -> Self:
+        self._connection = self._database.begin()
+        self._execute = self._connection.hand.execute
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if exc is None:
+            self._database.commit(self._connection)
+            return
+        self._database.roll_back(self._connection)
+        if isinstance(exc, sqlite3.Error):
+            raise self._database.translate(exc) from exc
 
     def all(self, sql: str, params: Params) -> list[Row]:
         """Return all rows."""

@@ -15,6 +15,8 @@ SCOPE_COLUMNS = "id, version, incarnation, try_number, attempt_id, item, deleted
 # the row that every change of a scope locks first: whoever holds it is alone in the scope
 LOCK_SCOPE = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE digest = :digest{{for_update}}"
 
+FIND_SCOPE = "SELECT id FROM keepstate_scope WHERE digest = :digest"
+
 LOCK_SCOPE_BY_ID = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE id = :id{{for_update}}"
 
 # two processes may meet a new scope at once: one row results
@@ -26,6 +28,19 @@ ON CONFLICT (digest) DO NOTHING
 """
 
 BUMP_SCOPE = "UPDATE keepstate_scope SET version = :version, updated_at = :now WHERE id = :id"
+
+# the same in one, where the request comes from the attempt that the scope stands at, or from a person
+_IF_CURRENT = """
+  digest = :digest AND deleted = 0 AND (
+    CAST(:try_number AS INTEGER) IS NULL
+    OR (try_number = :try_number AND incarnation = :incarnation
+        AND attempt_id IS NOT DISTINCT FROM CAST(:attempt_id AS TEXT)))
+"""
+BUMP_STANDING = f"""
+UPDATE keepstate_scope SET version = version + 1, updated_at = :now
+WHERE {_IF_CURRENT.replace("IS NOT DISTINCT FROM", "IS")}
+RETURNING id, version, incarnation
+"""
 
 # an attempt becomes the current one, perhaps in a new incarnation
 SEAT_ATTEMPT = """
@@ -120,29 +135,35 @@ _EARLIER = """CASE
   WHEN excluded.sweep_at IS NULL OR keepstate_entry.sweep_at < excluded.sweep_at THEN keepstate_entry.sweep_at
   ELSE excluded.sweep_at END"""
 
-# writes an entry that is there, as long as nothing else has to change: its log needs no trimming, its time has not come,
-# and it need not be swept earlier than it would be, which leaves the index of the sweep alone
+# Of a key's log, `log_rows` counts the rows, `log_limit` is how many are shown, and `log_from` the version from which on
+# they are: what a key held before its time had come is not the past of what is written to it afterwards.
+
+# writes an entry that is there, as long as its log need not be trimmed and it need not be swept earlier than it would be:
+# so the index of the sweep is left alone
 RENEW_ENTRY = """
 UPDATE keepstate_entry
 SET value = :value, version = :version, updated_at = :now, expires_at = :expires_at, writer = :writer,
-    log_rows = log_rows + 1, log_limit = :limit
+    log_rows = log_rows + 1, log_limit = :limit,
+    log_from = CASE WHEN expires_at <= :now THEN :version ELSE log_from END
 WHERE scope_id = :scope_id AND entry_key = :key AND log_rows < :most
-  AND (expires_at IS NULL OR expires_at > :now) AND (CAST(:expires_at AS BIGINT) IS NULL OR sweep_at <= :expires_at)
+  AND (CAST(:expires_at AS BIGINT) IS NULL OR sweep_at <= :expires_at)
 """
 
-_ENTRY_ROW = (
-    "scope_id, entry_key, value, version, updated_at, expires_at, sweep_at, writer, log_rows, log_limit"
-)
+_ENTRY_ROW = """
+  (scope_id, entry_key, value, version, updated_at, expires_at, sweep_at, writer, log_from, log_rows, log_limit)
+"""
 
 _ON_CONFLICT_PUT = f"""
 ON CONFLICT (scope_id, entry_key) DO UPDATE SET
   value = excluded.value, version = excluded.version, updated_at = excluded.updated_at,
   expires_at = excluded.expires_at, writer = excluded.writer, sweep_at = {_EARLIER}, log_limit = excluded.log_limit,
+  log_from = CASE
+    WHEN keepstate_entry.expires_at <= excluded.updated_at THEN excluded.log_from ELSE keepstate_entry.log_from END,
 """
 
 PUT_ENTRY = f"""
-INSERT INTO keepstate_entry ({_ENTRY_ROW})
-VALUES (:scope_id, :key, :value, :version, :now, :expires_at, :expires_at, :writer, :logged_rows, :limit)
+INSERT INTO keepstate_entry {_ENTRY_ROW}
+VALUES (:scope_id, :key, :value, :version, :now, :expires_at, :expires_at, :writer, :version, :logged_rows, :limit)
 {_ON_CONFLICT_PUT} log_rows = keepstate_entry.log_rows + :logged_rows - :trimmed
 """
 
@@ -181,16 +202,14 @@ INSERT INTO keepstate_log
 VALUES (:scope_id, :key, :version, :action, :logged, :size, :sha256, :now, :expires_at, :writer)
 """
 
-# runs before the entry is written: keeps the newest :keep versions, and none where the entry's own time had come. Not at
-# every write: `log_rows` counts a key's rows, and half as many again as the limit may gather.
-TRIM_LOG = """
-DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND version <= CASE
-  WHEN EXISTS (SELECT 1 FROM keepstate_entry e
-               WHERE e.scope_id = :scope_id AND e.entry_key = :key AND e.expires_at <= :now)
-  THEN 9223372036854775807
-  ELSE (SELECT o.version FROM keepstate_log o WHERE o.scope_id = :scope_id AND o.entry_key = :key
-        ORDER BY o.version DESC LIMIT 1 OFFSET :keep) END
+# keeps the newest :keep versions, and none from before `log_from`; runs before the entry is written
+_TRIMMED = """
+DELETE FROM keepstate_log WHERE scope_id = {id} AND entry_key = :key AND (
+  version < (SELECT e.log_from FROM keepstate_entry e WHERE e.scope_id = {id} AND e.entry_key = :key)
+  OR version <= (SELECT o.version FROM keepstate_log o WHERE o.scope_id = {id} AND o.entry_key = :key
+                 ORDER BY o.version DESC LIMIT 1 OFFSET :keep))
 """
+TRIM_LOG = _TRIMMED.format(id=":scope_id")
 
 LOG_REMOVAL_OF_ALL = """
 INSERT INTO keepstate_log
@@ -205,7 +224,7 @@ HISTORY = """
 SELECT l.entry_key, l.version, l.action, l.value, l.size, l.sha256, l.written_at, l.expires_at, l.writer, e.log_limit
 FROM keepstate_scope s
 JOIN keepstate_entry e ON e.scope_id = s.id AND e.entry_key = :key AND (e.expires_at IS NULL OR e.expires_at > :now)
-JOIN keepstate_log l ON l.scope_id = s.id AND l.entry_key = :key
+JOIN keepstate_log l ON l.scope_id = s.id AND l.entry_key = :key AND l.version >= e.log_from
 WHERE {scope}
 ORDER BY l.version DESC
 """
@@ -323,7 +342,7 @@ COUNT_EXPIRED_ENTRIES = "SELECT COUNT(*) FROM keepstate_entry WHERE sweep_at <= 
 COUNT_DUE_LOG = """
 SELECT COUNT(*) FROM keepstate_entry e JOIN keepstate_log l ON l.scope_id = e.scope_id AND l.entry_key = e.entry_key
 WHERE e.sweep_at <= :now AND (
-  e.expires_at <= :now OR l.expires_at <= :now
+  e.expires_at <= :now OR l.expires_at <= :now OR l.version < e.log_from
   OR (SELECT COUNT(*) FROM keepstate_log n
       WHERE n.scope_id = l.scope_id AND n.entry_key = l.entry_key AND n.version > l.version) >= e.log_limit)
 """
@@ -387,13 +406,10 @@ ERASE_OLD_SESSION = "DELETE FROM keepstate_session WHERE id = :id AND used_at <=
 # scope is new, deleted, or stands at another attempt: the long way then finds out why. A request that its session has
 # numbered before makes `number` NULL, which the column refuses: the statement fails as a whole, and nothing applies
 # twice, however the two meet (ON CONFLICT sees the other's committed row, unlike a sub-select).
-PUT_IN_ONE = f"""
+_IN_ONE = f"""
 WITH s AS (
   UPDATE keepstate_scope SET version = version + 1, updated_at = :now
-  WHERE digest = :digest AND deleted = 0 AND (
-    CAST(:try_number AS INTEGER) IS NULL
-    OR (try_number = :try_number AND incarnation = :incarnation
-        AND attempt_id IS NOT DISTINCT FROM CAST(:attempt_id AS TEXT)))
+  WHERE {_IF_CURRENT}
   RETURNING id, version, incarnation
 ), noted AS (
   INSERT INTO keepstate_session (id, number, version, incarnation, used_at)
@@ -401,20 +417,13 @@ WITH s AS (
   ON CONFLICT (id) DO UPDATE SET
     number = CASE WHEN keepstate_session.number < excluded.number THEN excluded.number END,
     version = excluded.version, incarnation = excluded.incarnation, used_at = excluded.used_at
-), was AS (
-  SELECT log_rows, expires_at FROM keepstate_entry WHERE scope_id = (SELECT id FROM s) AND entry_key = :key
-), trimmed AS (
-  DELETE FROM keepstate_log WHERE scope_id = (SELECT id FROM s) AND entry_key = :key AND version <= (SELECT CASE
-    WHEN was.expires_at <= :now THEN 9223372036854775807
-    WHEN was.log_rows >= :most THEN (
-      SELECT o.version FROM keepstate_log o WHERE o.scope_id = (SELECT id FROM s) AND o.entry_key = :key
-      ORDER BY o.version DESC LIMIT 1 OFFSET :keep) END FROM was)
-  RETURNING 1
-), put AS (
-  INSERT INTO keepstate_entry ({_ENTRY_ROW})
-  SELECT s.id, :key, :value, s.version, :now, CAST(:expires_at AS BIGINT), CAST(:expires_at AS BIGINT), :writer, 1, :limit
+){{trimming}}, put AS (
+  INSERT INTO keepstate_entry {_ENTRY_ROW}
+  SELECT s.id, :key, :value, s.version, :now, CAST(:expires_at AS BIGINT), CAST(:expires_at AS BIGINT), :writer,
+    s.version, 1, :limit
   FROM s
-  {_ON_CONFLICT_PUT} log_rows = keepstate_entry.log_rows + 1 - (SELECT COUNT(*) FROM trimmed)
+  {_ON_CONFLICT_PUT} log_rows = keepstate_entry.log_rows + 1 - {{trimmed}}
+  RETURNING log_rows
 ), logged AS (
   INSERT INTO keepstate_log
     (scope_id, entry_key, version, action, value, size, sha256, written_at, expires_at, writer)
@@ -422,5 +431,12 @@ WITH s AS (
     CAST(:expires_at AS BIGINT), :writer
   FROM s
 )
-SELECT version, incarnation FROM s
+SELECT s.version, s.incarnation, put.log_rows FROM s, put
 """
+PUT_IN_ONE = _IN_ONE.format(trimming="", trimmed="0")
+
+# the same where the key's log has grown so far that it must be trimmed, which takes as long as all the rest
+PUT_AND_TRIM_IN_ONE = _IN_ONE.format(
+    trimming=", trimmed AS (" + _TRIMMED.format(id="(SELECT id FROM s)") + "RETURNING 1)",
+    trimmed="(SELECT COUNT(*) FROM trimmed)",
+)

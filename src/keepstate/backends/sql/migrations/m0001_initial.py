@@ -38,7 +38,7 @@ UP = (
       value {value}, version BIGINT NOT NULL,
       updated_at BIGINT NOT NULL, expires_at BIGINT, sweep_at BIGINT,
       writer {value},
-      log_rows INTEGER NOT NULL, log_limit INTEGER NOT NULL,
+      log_from BIGINT NOT NULL, log_rows INTEGER NOT NULL, log_limit INTEGER NOT NULL,
       PRIMARY KEY (scope_id, entry_key)
     ){clustered}
     """,

@@ -1,0 +1,44 @@
+"""Trying again while trouble may pass: with growing, jittered pauses, until the time allowed is over."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING
+
+from keepstate.errors import BackendUnavailableError
+
+if TYPE_CHECKING:
+    from keepstate.backends.sql.database import TransientError
+
+_FIRST_PAUSE = 0.01
+_LONGEST_PAUSE = 2.0
+# a server's restart leaves a pool full of them
+_MOST_DEAD_CONNECTIONS = 20
+
+
+class Patience:
+    """How long one request is still tried."""
+
+    def __init__(self, address: str, timeout: float, since: float) -> None:
+        """Allow ``timeout`` seconds from ``since`` on, a time of ``time.monotonic``."""
+        self._address = address
+        self._timeout = timeout
+        self._deadline = since + timeout
+        self._pause = _FIRST_PAUSE
+        self._dead_connections = 0
+
+    def wait(self, trouble: TransientError) -> None:
+        """Pause before the next attempt, or raise ``BackendUnavailableError`` when the time is over."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise BackendUnavailableError(
+                f"the store {self._address} could not be reached within {self._timeout:g} s: {trouble}; "
+                "check that it runs, or allow more with KEEPSTATE_RETRY_TIMEOUT",
+                address=self._address,
+            ) from trouble.__cause__ or trouble
+        if trouble.at_once and self._dead_connections < _MOST_DEAD_CONNECTIONS:
+            self._dead_connections += 1
+            return
+        time.sleep(min(left, self._pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter is no secret
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)

@@ -51,7 +51,8 @@ class SignalWatch:
         if self._pipe is None:
             return
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            # None stands for a handler that Python did not install, and can't put back
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # type: ignore[arg-type]
         signal.set_wakeup_fd(self._wakeup_before)
         for end in self._pipe:
             os.close(end)

@@ -190,6 +190,8 @@ def test_killed_often_at_random_moments(
             in_between = killed_often(example, submissions, lambda: example.stored(key))
             example.finish()
             states = [attempt.state for attempt in example.attempts]
+            for file in Path("/tmp").glob(f"log_{example.run_id}.out*"):
+                file.unlink()
         assert states[0] == "success"
         assert set(states[1:]) <= {"lost"}
         assert submissions() <= 1 + in_between

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate import AlreadyRunningError, StateStore, UnsupportedError, connect, dag_run, task
+from keepstate import AlreadyRunningError, StateStore, connect, dag_run, task
 from tests.support.programs import until
 
 if TYPE_CHECKING:
@@ -76,11 +76,21 @@ def test_over_memory() -> None:
         assert [one.state for one in store.attempts("nightly", "1", "work")] == ["success", "up_for_retry"]
 
 
-def test_a_custom_class_can_hold_no_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a custom backend is configured, the runtime says that it needs a store of keepstate's own."""
+def test_a_new_run_withdraws_over_a_custom_class_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where runs can't be erased, one that began at the same moment as another is left as failed."""
     monkeypatch.setenv("AIRFLOW__STATE_STORE__BACKEND", "tests.support.custom_class.DictStore")
-    with pytest.raises(UnsupportedError, match="AIRFLOW__STATE_STORE__BACKEND"), dag_run("nightly", "1"):
-        pass
+    with connect() as store:
+        real, calls = store.backend.runs, []
+
+        def runs(dag_id: str | None = None, **window: Any) -> Any:
+            calls.append(1)
+            return [] if len(calls) == 1 else real(dag_id, **window)
+
+        with dag_run("nightly", "1", store=store):
+            monkeypatch.setattr(store.backend, "runs", runs)
+            with pytest.raises(AlreadyRunningError, match="same moment"), dag_run("nightly", store=store):
+                pass
+        assert sorted(str(run.state) for run in real("nightly")) == ["failed", "success"]
 
 
 THROTTLED = """

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.base import Fence
 from keepstate.clock import to_datetime
-from keepstate.errors import AlreadyRunningError, InvalidInputError, KeepstateError, StaleAttemptError
+from keepstate.errors import (
+    AlreadyRunningError,
+    InvalidInputError,
+    KeepstateError,
+    StaleAttemptError,
+    UnsupportedError,
+)
 from keepstate.runtime.attempts import begin
 from keepstate.runtime.current import Current
 from keepstate.runtime.names import new_run_id, own_name
@@ -167,8 +173,7 @@ def _hold_new(store: StateStore, dag_id: str, known: set[str], guard: int | None
         if not rivals:
             return held
         if min(rivals) < run_id or time.monotonic() > deadline:
-            held.release()
-            store.delete_run(dag_id, run_id)
+            _withdraw(held, dag_id, run_id)
             raise AlreadyRunningError(
                 f"{RunScope(dag_id, min(rivals))} began at the same moment, and is running; "
                 "wait until it ends, or give each run a run id of its own",
@@ -177,6 +182,15 @@ def _hold_new(store: StateStore, dag_id: str, known: set[str], guard: int | None
                 try_number=None,
             )
         time.sleep(_GLANCE)
+
+
+def _withdraw(held: HeldAttempt, dag_id: str, run_id: str) -> None:
+    """Erase a run that has just begun; where that can't be done, let it stand as failed."""
+    try:
+        held.store.delete_run(dag_id, run_id)
+    except UnsupportedError:
+        held.end("failed", reason="another run began at the same moment")
+    held.release()
 
 
 # --------------------------------------------------------------------------------------------- dag_run

@@ -49,6 +49,21 @@ async def in_thread(function: Callable[[], R]) -> R:
     return await asyncio.get_running_loop().run_in_executor(_pool.threads(), context.run, function)
 
 
+async def in_thread_to_the_end(function: Callable[[], R]) -> R:
+    """Await ``function()`` on the pool, and when cancelled, wait for it all the same: for what must not be lost.
+
+    A loop that is ending cancels what is awaited, and what waits for a thread then would never begin.
+    """
+    import asyncio
+
+    done = _pool.threads().submit(contextvars.copy_context().run, function)
+    try:
+        return await asyncio.shield(asyncio.wrap_future(done))
+    except asyncio.CancelledError:
+        done.result()
+        raise
+
+
 def twin(
     method: Callable[Concatenate[Self_, P], R],
 ) -> Callable[Concatenate[Self_, P], Coroutine[Any, Any, R]]:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from keepstate.awaitable import in_thread
+from keepstate.awaitable import in_thread, in_thread_to_the_end
 from keepstate.clock import SECOND, Clock
 from keepstate.errors import (
     CheckpointMismatchError,
@@ -117,10 +117,10 @@ class Checkpoint(Generic[T]):
                 await in_thread(self._write_if_due)
             self._finished = True
         except GeneratorExit:
-            await in_thread(self._flush_unheard)
+            await in_thread_to_the_end(self._flush_unheard)
             return
         except BaseException:
-            await in_thread(self.flush)
+            await in_thread_to_the_end(self.flush)
             raise
         await in_thread(self.flush)
 

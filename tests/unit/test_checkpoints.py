@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from keepstate.awaitable import in_thread
 from keepstate.checkpoints import Checkpoint
 from keepstate.connect import connect
 from keepstate.errors import (
@@ -46,6 +49,15 @@ class Keeper:
             raise self.trouble
         self.stored = value
         self.written.append(value["position"])
+
+
+class SlowKeeper(Keeper):
+    """One whose writes take their time."""
+
+    def set(self, key: str, value: Any) -> None:
+        """Store it, after others have had their turn."""
+        time.sleep(0.05)
+        super().set(key, value)
 
 
 @pytest.fixture
@@ -389,6 +401,25 @@ def test_an_asynchronous_loop_that_is_left_writes_what_was_held_back(
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(by_cancellation())
     assert keeper.written == [2, 4, 6]
+
+
+def test_a_loop_that_ends_waits_for_what_was_held_back(clock: ManualClock) -> None:
+    """The event loop is gone at once after the ``break``; the position is written nevertheless."""
+    keeper = SlowKeeper()
+    others = [threading.Event() for _ in range(8)]
+
+    async def work() -> None:
+        async for item in Checkpoint(keeper, range(10), "k", clock=clock, every=100):
+            if item == 3:
+                break
+        # all of keepstate's threads are busy, so that the write has to wait for one
+        for event in others:
+            asyncio.ensure_future(in_thread(event.wait))  # noqa: RUF006 - it outlives the loop
+        await asyncio.sleep(0)
+        threading.Timer(0.05, lambda: [event.set() for event in others]).start()
+
+    asyncio.run(work())
+    assert keeper.written == [3]
 
 
 def test_an_asynchronous_source_is_checked_too(keeper: Keeper, clock: ManualClock) -> None:

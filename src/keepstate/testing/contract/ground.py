@@ -87,9 +87,10 @@ def contents(store: StateStore) -> dict[str, Any]:
 
 
 def short(value: object) -> str:
-    """Return a test id for a parameter of any kind and length."""
+    """Return a test id for a parameter of any kind and length, the same in every process."""
     try:
-        return ascii(value)[:40]
+        text = ascii(value)[:40]
     except (RecursionError, ValueError):
         # nested too deep, or an integer of too many digits
         return type(value).__name__
+    return type(value).__name__ if " at 0x" in text else text

@@ -12,6 +12,7 @@ from keepstate.awaitable import twin
 from keepstate.backends.base import (
     Applied,
     Batch,
+    Behalf,
     Change,
     Clear,
     Delete,
@@ -54,6 +55,7 @@ class _Accessor:
     """
 
     _expires = True
+    _behalf: Behalf | None = None
 
     def __init__(self, store: StateStore, scope: EntryScope, fence: Fence | None, writer: Writer) -> None:
         self._store = store
@@ -85,6 +87,7 @@ class _Accessor:
             now=store.clock(),
             writer=self._writer,
             fence=self._fence,
+            behalf=self._behalf,
             history=store.history_policy,
             forget=forget,
         )
@@ -229,6 +232,7 @@ class _Accessor:
             now=now,
             writer=self._writer,
             fence=self._fence,
+            behalf=self._behalf,
             history=store.history_policy,
         )
         applied = store.backend.apply(batch)
@@ -481,6 +485,12 @@ class AssetStateStore(_Accessor):
 
     _expires = False
     _scope: AssetScope
+
+    def __init__(
+        self, store: StateStore, scope: AssetScope, writer: Writer, behalf: Behalf | None = None
+    ) -> None:
+        super().__init__(store, scope, None, writer)
+        self._behalf = behalf
 
     def set(self, key: str, value: JsonInput, *, if_version: int | None = None) -> None:
         """Write or overwrite the value under ``key``; when this returns, it survives a crash.

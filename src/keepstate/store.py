@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from keepstate.accessors import AssetStateStore, TaskStateStore
-from keepstate.backends.base import Backend, Fence, HistoryPolicy
+from keepstate.backends.base import Backend, Behalf, Fence, HistoryPolicy
 from keepstate.errors import InvalidIdError, KeepstateError
 from keepstate.scope import (
     Asset,
@@ -112,15 +112,21 @@ class StateStore:
         return accessor
 
     def asset(
-        self, name: str | Asset | None = None, *, uri: str | None = None, writer: Writer | None = None
+        self,
+        name: str | Asset | None = None,
+        *,
+        uri: str | None = None,
+        writer: Writer | None = None,
+        behalf: Behalf | None = None,
     ) -> AssetStateStore:
         """Return the accessor of an asset, by name, by uri, by both, or by `Asset`.
 
-        ``writer`` is recorded with each write; by default it is ``api``. Raises ``InvalidIdError`` for names that can't be
+        ``writer`` is recorded with each write; by default it is ``api``. ``behalf`` names the task's attempt that writes: once
+        a later attempt of that task has begun, it may change nothing. Raises ``InvalidIdError`` for names that can't be
         used.
         """
         scope = AssetScope(name.name, name.uri) if isinstance(name, Asset) else AssetScope(name, uri)
-        accessor = AssetStateStore(self, scope, None, writer or Writer("api"))
+        accessor = AssetStateStore(self, scope, writer or Writer("api"), behalf)
         self._accessors.add(accessor)
         return accessor
 

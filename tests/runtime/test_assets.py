@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate import Asset, BaseOperator, InvalidInputError, InvalidTypeError, StateStore, dag_run, task
+from keepstate import (
+    Asset,
+    BaseOperator,
+    InvalidInputError,
+    InvalidTypeError,
+    StaleAttemptError,
+    StateStore,
+    dag_run,
+    task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,3 +139,30 @@ def test_a_held_back_checkpoint_over_an_asset_is_written_at_the_end(store: State
     with pytest.raises(RuntimeError):
         load()
     assert store.asset("orders").get("position")["position"] == 5
+
+
+def test_an_overtaken_task_may_not_change_an_asset(store: StateStore) -> None:
+    """Every write is fenced by its attempt, at an asset too; reading goes on, and the successor writes."""
+    orders = Asset("orders")
+    seen: list[str] = []
+
+    @task(outlets=[orders])
+    def load(ti: Any = None, asset_state_store: Any = None) -> None:
+        asset_state_store.set("watermark", 1)
+        successor = store.task(ti.dag_id, ti.run_id, ti.task_id, try_number=ti.try_number + 1)
+        successor.get("anything")
+        for change in (
+            lambda: asset_state_store.set("watermark", 2),
+            lambda: asset_state_store.delete("watermark"),
+            asset_state_store.clear,
+            lambda: asset_state_store.increment("watermark"),
+        ):
+            with pytest.raises(StaleAttemptError):
+                change()
+        seen.append(asset_state_store.get("watermark"))
+        raise RuntimeError("over")
+
+    with pytest.raises((RuntimeError, StaleAttemptError)):
+        load()
+    assert seen == [1]
+    assert store.asset("orders").get("watermark") == 1

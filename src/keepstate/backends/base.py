@@ -56,6 +56,14 @@ class Fence:
 
 
 @dataclass(frozen=True)
+class Behalf:
+    """The attempt in whose name an asset is changed: refused unless it is current where it belongs, at its own task."""
+
+    scope: TaskScope
+    fence: Fence
+
+
+@dataclass(frozen=True)
 class Session:
     """The number of a request within a client session, so that a retried request applies once.
 
@@ -107,6 +115,7 @@ class Batch:
     fence: Fence | None = None
     session: Session | None = None
     history: HistoryPolicy = field(default_factory=HistoryPolicy)
+    behalf: Behalf | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +130,7 @@ class Clear:
     history: HistoryPolicy = field(default_factory=HistoryPolicy)
     forget: bool = False
     all_map_indices: bool = False
+    behalf: Behalf | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from keepstate.accessors import AssetStateStore
+    from keepstate.backends.base import Behalf
     from keepstate.scope import Writer
     from keepstate.store import StateStore
 
@@ -51,10 +52,13 @@ class AssetStates:
     directly. What a task has not named it may not touch: ``InvalidInputError`` tells how.
     """
 
-    def __init__(self, store: StateStore, assets: Sequence[AssetScope], writer: Writer) -> None:
+    def __init__(
+        self, store: StateStore, assets: Sequence[AssetScope], writer: Writer, behalf: Behalf
+    ) -> None:
         self._store = store
         self._assets = list(dict.fromkeys(assets))
         self._writer = writer
+        self._behalf = behalf
         self._made: dict[AssetScope, AssetStateStore] = {}
 
     def __repr__(self) -> str:
@@ -88,7 +92,9 @@ class AssetStates:
 
     def _accessor(self, asset: AssetScope) -> AssetStateStore:
         if asset not in self._made:
-            self._made[asset] = self._store.asset(asset.name, uri=asset.uri, writer=self._writer)
+            self._made[asset] = self._store.asset(
+                asset.name, uri=asset.uri, writer=self._writer, behalf=self._behalf
+            )
         return self._made[asset]
 
     def _flush(self) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from keepstate.awaitable import in_thread
+from keepstate.backends.base import Behalf
 from keepstate.errors import (
     AlreadyRunningError,
     InvalidTypeError,
@@ -104,7 +105,7 @@ class Call:
         map_index = self.scope.map_index
         self._state = run.store.bound(self.scope, held.fence, Writer("task", try_number=number))
         writer = Writer("task", **ids, map_index=map_index, try_number=number)
-        self._assets = assets.AssetStates(run.store, options.assets, writer)
+        self._assets = assets.AssetStates(run.store, options.assets, writer, Behalf(self.scope, held.fence))
         last = self._first_try + options.policy.retries
         ti = TaskInstance(
             **ids, map_index=map_index, try_number=number, max_tries=last, id=held.attempt_id, held=held

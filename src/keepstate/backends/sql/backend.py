@@ -175,6 +175,7 @@ class SqlBackend:
             if repeated:
                 return repeated
             admit(tx, batch.scope, row, batch.fence, now=batch.now, history=batch.history)
+            self._vouch_for(tx, batch)
             entries.change(tx, row, batch)
             note(tx, session, row, batch.now)
             return Applied(row.version, row.incarnation, reset=row.reset)
@@ -225,6 +226,7 @@ class SqlBackend:
             if repeated:
                 return repeated
             admit(tx, request.scope, row, request.fence, now=request.now, history=request.history)
+            self._vouch_for(tx, request)
             entries.clear(tx, row, request)
             if request.all_map_indices and isinstance(request.scope, TaskScope):
                 for sibling in self._siblings(tx, request.scope, row.id):
@@ -233,6 +235,13 @@ class SqlBackend:
             return Applied(row.version, row.incarnation, reset=row.reset)
 
         return self._write(work)
+
+    def _vouch_for(self, tx: Transaction, request: Batch | Clear) -> None:
+        """Refuse a change to an asset by an attempt that has been superseded at its own task."""
+        behalf = request.behalf
+        if behalf is not None:
+            own = open_scope(tx, self._db.dialect, behalf.scope, request.now)
+            admit(tx, behalf.scope, own, behalf.fence, now=request.now, history=request.history)
 
     def _siblings(self, tx: Transaction, scope: TaskScope, own_id: int) -> list[ScopeRow]:
         lock = self._db.dialect.render

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate.errors import InvalidIdError, InvalidTypeError, InvalidValueError
-from keepstate.scope import Asset, Writer
+from keepstate.backends.base import Behalf, Fence
+from keepstate.errors import InvalidIdError, InvalidTypeError, InvalidValueError, StaleAttemptError
+from keepstate.scope import Asset, TaskScope, Writer
 from keepstate.testing.contract.ground import DAG, RUN, TASK, Ground, attempt, short
 from keepstate.testing.contract.keys import LOOKALIKES
 
@@ -225,3 +226,30 @@ class Assets(Ground):
         assert dict(_asset(store, NAME_ALONE).items()) == {"l": 1}
         assert store.asset("other").get("k") == 2
         assert attempt(store).get("k") == 3
+
+    def test_an_asset_is_changed_in_the_name_of_a_current_attempt_alone(self, store: StateStore) -> None:
+        """An attempt that a later one of its task superseded may read the asset, and change nothing of it."""
+        scope = TaskScope(DAG, RUN, TASK)
+        writer = Writer("task", DAG, RUN, TASK, -1, 1)
+        first = store.asset("orders", writer=writer, behalf=Behalf(scope, Fence(1)))
+        second = store.asset("orders", writer=writer, behalf=Behalf(scope, Fence(2)))
+        first.set("k", 1)
+        second.set("l", 2)
+        verbs: list[Callable[[], object]] = [
+            lambda: first.set("k", 3),
+            lambda: first.set_many({"k": 3}),
+            lambda: first.set("k", 3, if_version=1),
+            lambda: first.update("k", lambda value: value + 1),
+            lambda: first.increment("k"),
+            lambda: first.delete("k"),
+            lambda: first.restore("k", 1),
+            first.clear,
+            lambda: first.clear(forget=True),
+        ]
+        for verb in verbs:
+            with pytest.raises(StaleAttemptError):
+                verb()
+        assert dict(first.items()) == {"k": 1, "l": 2}
+        assert len(first.history("k")) == 1
+        with pytest.raises(StaleAttemptError):
+            attempt(store, 1).set("own", 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -49,15 +48,6 @@ class Keeper:
             raise self.trouble
         self.stored = value
         self.written.append(value["position"])
-
-
-class SlowKeeper(Keeper):
-    """One whose writes take their time."""
-
-    def set(self, key: str, value: Any) -> None:
-        """Store it, after others have had their turn."""
-        time.sleep(0.05)
-        super().set(key, value)
 
 
 @pytest.fixture
@@ -403,9 +393,8 @@ def test_an_asynchronous_loop_that_is_left_writes_what_was_held_back(
     assert keeper.written == [2, 4, 6]
 
 
-def test_a_loop_that_ends_waits_for_what_was_held_back(clock: ManualClock) -> None:
+def test_a_loop_that_ends_waits_for_what_was_held_back(keeper: Keeper, clock: ManualClock) -> None:
     """The event loop is gone at once after the ``break``; the position is written nevertheless."""
-    keeper = SlowKeeper()
     others = [threading.Event() for _ in range(8)]
 
     async def work() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from keepstate.backends.base import (
@@ -342,14 +342,15 @@ class SqlBackend:
         if dry_run:
             yield purge.count(self._query, now=now, idle=idle, own=own)
             return
-        steps: list[Callable[[Transaction], CleanupReport | None]] = [
-            lambda tx: purge.sweep_entries(tx, now=now, limit=batch_size),
-            lambda tx: purge.sweep_scopes(tx, now=now, limit=batch_size, idle=idle),
-            lambda tx: purge.sweep_sessions(tx, now=now, limit=batch_size, own=own),
-        ]
-        for step in steps:
-            while (report := self._write(step)) is not None:
-                yield report
+        sweep = partial(purge.sweep_entries, now=now, limit=batch_size)
+        while (report := sweep(self._query, self._write)) is not None:
+            yield report
+        sweep = partial(purge.sweep_scopes, now=now, limit=batch_size, idle=idle)
+        while (report := sweep(self._query, self._write)) is not None:
+            yield report
+        sweep = partial(purge.sweep_sessions, now=now, limit=batch_size, own=own)
+        while (report := sweep(self._query, self._write)) is not None:
+            yield report
 
     def check_writable(self) -> None:
         """See `Backend.check_writable`."""

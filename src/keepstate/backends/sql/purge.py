@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from keepstate.backends.sql import statements as sql
+from keepstate.backends.sql.database import Params, Row, Transaction
 from keepstate.backends.sql.lists import erase_contents
 from keepstate.clock import DAY
 from keepstate.scope import CleanupReport, RunScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
-
-    from keepstate.backends.sql.database import Params, Row, Transaction
 
 # no client tries a request again for this long
 _SESSION_LASTS = DAY
@@ -21,11 +20,21 @@ _SESSION_LASTS = DAY
 _LOOK_AGAIN = 30 * DAY
 
 
-def sweep_entries(tx: Transaction, *, now: int, limit: int) -> CleanupReport | None:
+Query = Callable[[str, Params], list[Row]]
+Write = Callable[[Callable[[Transaction], CleanupReport]], CleanupReport]
+
+
+# Each step looks for what is due by a mere read: where nothing is, no writer has to wait, and a store that can't be
+# written just now is no trouble.
+
+
+def sweep_entries(query: Query, write: Write, *, now: int, limit: int) -> CleanupReport | None:
     """Remove entries and versions whose time has come; ``None`` when nothing was due."""
-    due = tx.all(sql.DUE_ENTRIES, {"now": now, "limit": limit})
-    if not due:
-        return None
+    due = query(sql.DUE_ENTRIES, {"now": now, "limit": limit})
+    return write(lambda tx: _erase_entries(tx, due, now)) if due else None
+
+
+def _erase_entries(tx: Transaction, due: list[Row], now: int) -> CleanupReport:
     entries = history = 0
     emptied: dict[int, None] = {}
     for scope_id, key, log_limit in due:
@@ -44,14 +53,18 @@ def sweep_entries(tx: Transaction, *, now: int, limit: int) -> CleanupReport | N
     return CleanupReport(entries=entries, history=history)
 
 
-def sweep_scopes(tx: Transaction, *, now: int, idle: int | None, limit: int) -> CleanupReport | None:
+def sweep_scopes(
+    query: Query, write: Write, *, now: int, limit: int, idle: int | None
+) -> CleanupReport | None:
     """Remove scopes that hold nothing and have idled, and those of deleted runs; ``None`` when nothing was due.
 
     A run outlasts its task instances by one cleanup, however the batches fall.
     """
-    due = tx.all(sql.DUE_SCOPES, {"now": now, "limit": limit})
-    if not due:
-        return None
+    due = query(sql.DUE_SCOPES, {"now": now, "limit": limit})
+    return write(lambda tx: _erase_scopes(tx, due, now, idle)) if due else None
+
+
+def _erase_scopes(tx: Transaction, due: list[Row], now: int, idle: int | None) -> CleanupReport:
     scopes = attempts = 0
     left: dict[RunScope, None] = {}
     for scope_id, kind, deleted, updated_at, state, dag_id, run_id, holds_entries, run_has_tasks in due:
@@ -91,20 +104,23 @@ def _stays_until(
     return None
 
 
-def sweep_sessions(tx: Transaction, *, now: int, limit: int, own: AbstractSet[str]) -> CleanupReport | None:
+def sweep_sessions(
+    query: Query, write: Write, *, now: int, limit: int, own: AbstractSet[str]
+) -> CleanupReport | None:
     """Remove sessions whose client is long gone, which those of this process are not; ``None`` when nothing was due."""
     before = now - _SESSION_LASTS
-    due = [row[0] for row in tx.all(sql.OLD_SESSIONS, {"before": before, "limit": limit + len(own)})]
-    gone = sum(
-        tx.run(sql.ERASE_OLD_SESSION, {"id": one, "before": before})
-        for one in [one for one in due if one not in own][:limit]
+    old = query(sql.OLD_SESSIONS, {"before": before, "limit": limit + len(own)})
+    due = [row[0] for row in old if row[0] not in own][:limit]
+    return write(lambda tx: _erase_sessions(tx, due, before)) if due else None
+
+
+def _erase_sessions(tx: Transaction, due: list[str], before: int) -> CleanupReport:
+    return CleanupReport(
+        sessions=sum(tx.run(sql.ERASE_OLD_SESSION, {"id": one, "before": before}) for one in due)
     )
-    return CleanupReport(sessions=gone) if gone else None
 
 
-def count(
-    query: Callable[[str, Params], list[Row]], *, now: int, idle: int | None, own: AbstractSet[str]
-) -> CleanupReport:
+def count(query: Query, *, now: int, idle: int | None, own: AbstractSet[str]) -> CleanupReport:
     """Count what a cleanup would remove."""
     entries = query(sql.COUNT_EXPIRED_ENTRIES, {"now": now})[0][0]
     history = query(sql.COUNT_DUE_LOG, {"now": now})[0][0]

@@ -80,7 +80,8 @@ def _create(tx: Transaction, scope: TaskScope | RunScope, now: int) -> None:
             "task_id": task_id,
             "map_index": map_index,
             "now": now,
-            "sweep_at": now,
+            # idle times are whole days, so no scope may go sooner
+            "sweep_at": now + DAY,
         },
     )
 

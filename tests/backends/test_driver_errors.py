@@ -1,0 +1,316 @@
+"""No error of a driver leaves a SQL backend: each is translated, into the tree or into another attempt."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import psycopg.errors
+import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import SQLAlchemyError
+from typing_extensions import Self
+
+from keepstate.backends.sql.database import RepeatedRequestError, TransientError
+from keepstate.backends.sql.engine import EngineDatabase, make_engine
+from keepstate.backends.sql.sqlite import SqliteDatabase
+from keepstate.errors import (
+    BackendError,
+    BackendUnavailableError,
+    ConfigurationError,
+    KeepstateError,
+    StoreCorruptedError,
+    StoreFullError,
+    StoreReadOnlyError,
+)
+from tests.backends.stores import open_file, open_url, task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from keepstate.store import StateStore
+
+# ---------------------------------------------------------------------------------------------------- SQLite
+
+# sqlite3_errstr() of every primary result code, and what extended codes and the library itself say besides
+SAID_BY_SQLITE = {
+    "SQL logic error": BackendError,
+    "access permission denied": BackendError,
+    "query aborted": BackendError,
+    "database is locked": TransientError,
+    "database table is locked": TransientError,
+    "database schema is locked: main": TransientError,
+    "out of memory": BackendError,
+    "attempt to write a readonly database": StoreReadOnlyError,
+    "interrupted": BackendError,
+    "disk I/O error": BackendUnavailableError,
+    "database disk image is malformed": StoreCorruptedError,
+    "malformed database schema (keepstate_entry)": StoreCorruptedError,
+    "unknown operation": BackendError,
+    "database or disk is full": StoreFullError,
+    "unable to open database file": BackendUnavailableError,
+    "locking protocol": TransientError,
+    "database schema has changed": BackendError,
+    "string or blob too big": BackendError,
+    "UNIQUE constraint failed: keepstate_scope.digest": BackendError,
+    "datatype mismatch": BackendError,
+    "bad parameter or other API misuse": BackendError,
+    "large file support is disabled": BackendError,
+    "authorization denied": BackendError,
+    "column index out of range": BackendError,
+    "file is not a database": StoreCorruptedError,
+    "no such table: keepstate_log": StoreCorruptedError,
+    "no such column: log_rows": StoreCorruptedError,
+    "table keepstate_entry has no column named log_rows": StoreCorruptedError,
+    "something that no SQLite has said yet": BackendError,
+}
+
+
+@pytest.mark.parametrize(("said", "meaning"), SAID_BY_SQLITE.items())
+def test_what_sqlite_says_has_a_meaning(tmp_path: Path, said: str, meaning: type[Exception]) -> None:
+    """Of whatever class the driver makes it; an error of the tree has the address, and the driver's words."""
+    path = tmp_path / "keepstate.db"
+    path.touch()
+    database = SqliteDatabase(path, timeout=1)
+    for kind in (sqlite3.OperationalError, sqlite3.DatabaseError, sqlite3.InterfaceError, sqlite3.Error):
+        found = database.translate(kind(said))
+        assert type(found) is meaning
+        if isinstance(found, KeepstateError):
+            assert said in str(found)
+            assert vars(found) == {"address": f"sqlite:///{path}"}
+
+
+VERBS: dict[str, Callable[[StateStore], object]] = {
+    "get": lambda store: task(store).get("n"),
+    "first get of an attempt": lambda store: task(store, "new", try_number=1).get("n"),
+    "set": lambda store: task(store).set("n", 1),
+    "set_many": lambda store: task(store).set_many({"n": 1, "m": 2}),
+    "increment": lambda store: task(store).increment("n"),
+    "delete": lambda store: task(store).delete("n"),
+    "clear": lambda store: task(store).clear(),
+    "history": lambda store: task(store).history("n"),
+    "asset": lambda store: store.asset("orders").set("n", 1),
+    "runs": lambda store: store.runs(),
+    "delete_run": lambda store: store.delete_run("etl", "2026-11-29"),
+    "delete_asset": lambda store: store.delete_asset("orders"),
+    "cleanup": lambda store: store.cleanup(),
+    "check_writable": lambda store: store.backend.check_writable(),
+}
+
+
+class FailingAt:
+    """A connection's cursor whose statement number ``n`` fails in a real SQLite, by its authorizer."""
+
+    def __init__(self, connection: Any, n: int) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._left = n
+        self.failed = False
+
+    def execute(self, sql: str, *params: Any) -> Any:
+        self._left -= 1
+        if self._left >= 0:
+            return self._cursor.execute(sql, *params)
+        # a comment makes it a statement that is not prepared yet, so that the authorizer is asked
+        self.failed = True
+        self._connection.set_authorizer(lambda *_: sqlite3.SQLITE_DENY)
+        try:
+            return self._cursor.execute(f"{sql} -- {self._left}", *params)
+        finally:
+            self._connection.set_authorizer(None)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_whatever_statement_fails_in_sqlite(tmp_path: Path, verb: str) -> None:
+    """The error is of the tree, nothing of the write is kept, and the next one works."""
+    with open_file(tmp_path / "keepstate.db") as store:
+        task(store).set_many({"n": 0, "m": 0})
+        store.asset("orders").set("n", 0)
+        before = dict(task(store).items())
+        for number in range(100):
+            (connection,) = store.backend._db._idle  # type: ignore[attr-defined]
+            hand = connection.hand = FailingAt(connection, number)
+            refused = _refused(lambda: VERBS[verb](store))
+            assert hand.failed == (refused is not None)
+            if refused is None:
+                connection.hand = connection.cursor()
+                break
+            assert isinstance(refused, BackendError)
+            assert isinstance(refused.__cause__, sqlite3.Error)
+            assert dict(task(store).items()) == before
+        else:
+            raise AssertionError("the verb has no end")
+        assert number > 0
+        task(store).set("n", 7)
+
+
+def _refused(verb: Callable[[], object]) -> KeepstateError | None:
+    try:
+        verb()
+    except KeepstateError as exc:
+        return exc
+    return None
+
+
+# ------------------------------------------------------------------------------------------------ PostgreSQL
+
+STATES = {
+    state: error
+    for error in vars(psycopg.errors).values()
+    if isinstance(error, type) and isinstance(state := getattr(error, "sqlstate", None), str)
+}
+
+MEANINGS = {
+    "53100": StoreFullError,
+    "25006": StoreReadOnlyError,
+    "42501": ConfigurationError,
+    "28P01": ConfigurationError,
+    "28000": ConfigurationError,
+    "3D000": ConfigurationError,
+    "3F000": ConfigurationError,
+    "57P04": ConfigurationError,
+    "42P01": StoreCorruptedError,
+    "42703": StoreCorruptedError,
+    "XX001": StoreCorruptedError,
+    "XX002": StoreCorruptedError,
+    "40001": TransientError,
+    "40P01": TransientError,
+    "40003": TransientError,
+    "53300": TransientError,
+    "53200": TransientError,
+    "55P03": TransientError,
+    "57014": TransientError,
+    "57P01": TransientError,
+    "57P02": TransientError,
+    "57P03": TransientError,
+    "25P03": TransientError,
+    "08006": TransientError,
+    "23505": TransientError,
+    "22021": BackendError,
+    "22P02": BackendError,
+    "42601": BackendError,
+    "54000": BackendError,
+    "58030": BackendError,
+    "XX000": BackendError,
+}
+
+
+@pytest.fixture
+def database(postgres_url: str) -> Iterator[EngineDatabase]:
+    """A bare database."""
+    database = EngineDatabase(make_engine(postgres_url), owned=True)
+    yield database
+    database.close()
+
+
+def test_every_sqlstate_has_a_meaning(database: EngineDatabase) -> None:
+    """Raised by the server itself, by a single statement and within a transaction; none leaves as the driver's."""
+    assert len(STATES) > 200
+    for state in STATES:
+        # an error of class 00, 01 or 02 is none
+        if state[:2] in {"00", "01", "02"}:
+            continue
+        statement = f"DO $$ BEGIN RAISE EXCEPTION 'on purpose' USING ERRCODE = '{state}'; END $$"
+        for run in (_alone, _within):
+            with pytest.raises((KeepstateError, TransientError)) as caught:
+                run(database, statement)
+            kind = type(caught.value)
+            assert kind is MEANINGS.get(state, kind), state
+            assert isinstance(caught.value.__cause__, psycopg.Error)
+            assert not isinstance(caught.value.__cause__, SQLAlchemyError)
+            if isinstance(caught.value, BackendError):
+                assert caught.value.address == database.address
+    assert database.query("SELECT 1", {}) == [(1,)]
+
+
+def _alone(database: EngineDatabase, statement: str) -> None:
+    database.query(statement, {})
+
+
+def _within(database: EngineDatabase, statement: str) -> None:
+    with database.transaction() as tx:
+        tx.run(statement, {})
+
+
+def test_a_repeated_request_is_told_from_other_missing_values(database: EngineDatabase) -> None:
+    """By the column that refused the NULL, whatever language the server speaks."""
+    with database.transaction() as tx:
+        tx.run("CREATE TABLE t (number INTEGER NOT NULL, other INTEGER NOT NULL)", {})
+    with pytest.raises(RepeatedRequestError):
+        database.query("INSERT INTO t VALUES (NULL, 1) RETURNING 1", {})
+    with pytest.raises(BackendError, match="other"):
+        database.query("INSERT INTO t VALUES (1, NULL) RETURNING 1", {})
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_whatever_statement_fails_in_postgres(postgres_url: str, verb: str) -> None:
+    """The error is of the tree, nothing of the write is kept, and the next one works."""
+    with open_url(postgres_url, timeout=1) as store:
+        task(store).set_many({"n": 0, "m": 0})
+        store.asset("orders").set("n", 0)
+        before = dict(task(store).items())
+        for number in range(100):
+            with FailingInPostgres(store, number) as hand:
+                refused = _refused(lambda: VERBS[verb](store))
+            assert hand.failed == (refused is not None)
+            if refused is None:
+                break
+            assert isinstance(refused, BackendError)
+            assert isinstance(refused.__cause__, psycopg.Error)
+            assert dict(task(store).items()) == before
+        else:
+            raise AssertionError("the verb has no end")
+        assert number > 0
+        task(store).set("n", 7)
+
+
+class FailingInPostgres:
+    """Has the statement number ``n`` of the store's connection be one that the server refuses."""
+
+    def __init__(self, store: StateStore, n: int) -> None:
+        self._store = store
+        self._left = n
+        self.failed = False
+
+    def __enter__(self) -> Self:
+        with self._connection() as lent:
+            self._cursor = lent.info["keepstate_cursor"]
+            lent.info["keepstate_cursor"] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._connection() as lent:
+            lent.info["keepstate_cursor"] = self._cursor
+
+    def _connection(self) -> Any:
+        return closing(self._store.backend._db._engine.raw_connection())  # type: ignore[attr-defined]
+
+    def execute(self, sql: str, params: Any = None) -> Any:
+        self._left -= 1
+        if self._left == -1 and sql not in {"COMMIT", "ROLLBACK"}:
+            self.failed = True
+            sql, params = "SELECT nonsense from nowhere in particular", None
+        return self._cursor.execute(sql, params)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+
+def test_an_error_of_an_event_handler_is_translated_too(postgres_url: str) -> None:
+    """An engine that was handed in may run whatever its owner likes."""
+    engine = make_engine(postgres_url)
+    with open_url(engine) as store:
+        task(store).set("n", 1)
+
+        def refuse(*_: object) -> None:
+            raise SQLAlchemyError("no connections on Sundays")
+
+        event.listen(engine, "checkout", refuse)
+        with pytest.raises(BackendError, match="no connections on Sundays"):
+            task(store).get("n")
+        event.remove(engine, "checkout", refuse)
+        assert task(store).get("n") == 1
+    engine.dispose()

@@ -62,6 +62,7 @@ class Model:
     standing: Standing = Standing(None, None, 1)  # noqa: RUF009 - it never changes
     known: dict[tuple[int, str | None], int] = field(default_factory=dict)
     log: dict[str, list[Version]] = field(default_factory=dict)
+    deleted_at: int = 0
 
     def history(self, key: str, now: int) -> list[Version]:
         """Return what is kept of a key, newest first: nothing once its newest version has had its time."""
@@ -112,11 +113,19 @@ class Model:
         self.standing = Standing(fence.try_number, fence.attempt_id, incarnation)
         return True
 
-    def delete(self) -> None:
+    def delete(self, now: int) -> None:
         """Erase all of it, but for who stood there."""
+        self.deleted_at = now
         self.log.clear()
         self.known.clear()
         self.standing = replace(self.standing, deleted=True)
+
+    def clean_up(self, now: int) -> Model:
+        """Forget what nobody sees any more; it does not count against the limit then. A deleted run is known for a week."""
+        if self.standing.deleted and self.deleted_at + 7 * DAY // _MICROSECOND <= now:
+            return Model()
+        self.log = {key: found for key in self.log if (found := self.history(key, now))}
+        return self
 
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -328,7 +337,7 @@ class Attempts(RuleBasedStateMachine):
         was_there = bool(self.store.task_instances(DAG, RUN))
         assert self.store.delete_run(DAG, RUN) == was_there
         if was_there:
-            self.model.delete()
+            self.model.delete(self.clock())
 
     @rule()
     def clean_up(self) -> None:
@@ -338,6 +347,7 @@ class Attempts(RuleBasedStateMachine):
         report = self.store.cleanup()
         self.store.settings = SETTINGS
         assert (report.entries, report.history) == (expected.entries, expected.history)
+        self.model = self.model.clean_up(self.clock())
 
     def expiry(self, retention: timedelta | None) -> int | None:
         """Return when something written now expires."""

@@ -53,7 +53,11 @@ def test_not_durable_holds_for_each_step() -> None:
     assert operator.submission_token is None
 
 
-@pytest.mark.parametrize("context", [{}, {"task_state_store": None}, None, object()], ids=repr)
+@pytest.mark.parametrize(
+    "context",
+    [{}, {"task_state_store": None}, None, object()],
+    ids=["empty", "no store", "none", "no mapping"],
+)
 def test_a_context_without_a_store_is_one_warning(context, warned) -> None:
     """Without a store the job runs all the same, with a token, and one warning says what that costs."""
     cloud = Cloud()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
+import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -18,7 +21,6 @@ from rich.text import Text
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from keepstate.demo.stories import Outcome
 
@@ -60,7 +62,7 @@ class Screen:
         """Turn a wheel until a process has ended; `patience` is in seconds."""
         self.line(text)
         end = time.monotonic() + patience
-        with self.console.status(f"[dim]waiting for process {process.pid}[/]"):
+        with self.console.status("[dim]waiting[/]"):
             while process.poll() is None and time.monotonic() < end:
                 time.sleep(0.03)
 
@@ -86,24 +88,39 @@ class Screen:
             yield advance
         self.pages.append((attempt, resumed_at, reached))
 
-    def closing(self, outcomes: Sequence[Outcome], url: str) -> None:
+    def closing(self, outcomes: Sequence[Outcome], url: str, folder: Path) -> None:
         """Show the figures, and where to look next."""
         self.console.print()
         self.console.print(_table(outcomes))
         self.console.print()
+        command = _command()
+        task = "--dag-id pages --run-id night --task-id read_pages"
         self.console.print("Look around in what the three tasks left behind:")
-        for command in (
+        self._commands(
             f"export KEEPSTATE_URL={url}",
-            "keepstate runs",
-            "keepstate list    --dag-id demo_pages --run-id 2026-11-29 --task-id export_pages",
-            "keepstate history --dag-id demo_pages --run-id 2026-11-29 --task-id export_pages pages",
-        ):
-            self.console.print(Text(f"  {command}", style=_ACCENT), soft_wrap=True)
-        self.console.print("Then try it on a job of yours:")
-        self.console.print(
-            Text("  keepstate run --retries 3 -- python your_job.py", style=_ACCENT), soft_wrap=True
+            f"{command} runs",
+            f"{command} list {task}",
+            f"{command} history pages {task}",
+            f"rm -r {folder}",
         )
+        self.console.print("Then try it on a job of yours:")
+        self._commands(f"{command} run --retries 3 -- python your_job.py")
         self.console.print()
+
+    def _commands(self, *lines: str) -> None:
+        for line in lines:
+            self.console.print(Text(f"  {line}", style=_ACCENT), soft_wrap=True)
+
+
+def _command() -> str:
+    """Return how to call keepstate from where the person is: by its name, or by its path where it is not on PATH."""
+    if shutil.which("keepstate"):
+        return "keepstate"
+    script = Path(sys.executable).with_name("keepstate")
+    try:
+        return str(script.relative_to(Path.cwd()))
+    except ValueError:
+        return str(script)
 
 
 def _table(outcomes: Sequence[Outcome]) -> Table:

@@ -74,7 +74,7 @@ class _Stage:
 
     def remembered(self, story: str, task_id: str, key: str) -> Any:
         """Return what a task holds under a key at the moment."""
-        return self.store.task(f"demo_{story}", workers.RUN_ID, task_id).get(key)
+        return self.store.task(story, workers.RUN_ID, task_id).get(key)
 
     def finish(self, process: subprocess.Popen[bytes]) -> None:
         """Wait for a worker to end well."""
@@ -83,7 +83,7 @@ class _Stage:
 
     def attempts(self, story: str, task_id: str) -> int:
         """Count the attempts of a task, as the store recorded them."""
-        return len(self.store.attempts(f"demo_{story}", workers.RUN_ID, task_id))
+        return len(self.store.attempts(story, workers.RUN_ID, task_id))
 
 
 def _until(condition: Callable[[], Any], process: subprocess.Popen[bytes], stage: _Stage) -> None:
@@ -112,7 +112,7 @@ def tell(*, svg: Path | None = None) -> int:
         show = screen.Screen()
         show.opening()
         outcomes = [_ssh_job(stage, server, show), _pages(stage, show), _submit_window(stage, show)]
-        show.closing(outcomes, url)
+        show.closing(outcomes, url, folder)
     if svg is not None:
         screen.picture(outcomes, show.pages, svg)
     return 0 if all(outcome.kept for outcome in outcomes) else 1
@@ -156,7 +156,7 @@ def _pages(stage: _Stage, show: screen.Screen) -> Outcome:
     show.story(2, f"{workers.PAGES} pages", "with a checkpoint after each")
 
     def position() -> int:
-        stored = stage.remembered("pages", "export_pages", "pages")
+        stored = stage.remembered("pages", "read_pages", "pages")
         return int(stored["position"]) if stored else 0
 
     with stage.worker("pages") as first, show.progress(1, workers.PAGES) as advance:
@@ -180,7 +180,7 @@ def _pages(stage: _Stage, show: screen.Screen) -> Outcome:
     read = Counter((stage.folder / "pages.log").read_text(encoding="utf-8").split())
     twice = sum(count - 1 for count in read.values())
     show.good(f"all {len(read)} pages are there; read twice: {twice} (only the one in flight may be)")
-    attempts = stage.attempts("pages", "export_pages")
+    attempts = stage.attempts("pages", "read_pages")
     kept = len(read) == workers.PAGES and twice <= 1
     return Outcome(f"{workers.PAGES} pages", attempts, kept=kept, pages=len(read), read_twice=twice)
 

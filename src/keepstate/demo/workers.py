@@ -18,7 +18,7 @@ from keepstate.testing.spool import SpoolJobSystem
 if TYPE_CHECKING:
     from keepstate import TaskStateStore
 
-RUN_ID = "2026-11-29"
+RUN_ID = "night"
 PAGES = 300
 SECONDS_PER_PAGE = 0.012
 JOB_SECONDS = 3.5
@@ -74,7 +74,7 @@ def read_page(number: int) -> None:
 
 
 @task
-def export_pages(task_state_store: TaskStateStore | None = None) -> int:
+def read_pages(task_state_store: TaskStateStore | None = None) -> int:
     """Read all pages that no earlier attempt has finished."""
     assert task_state_store is not None  # noqa: S101 - the runtime hands it in
     for page in task_state_store.checkpoint(range(1, PAGES + 1), key="pages"):
@@ -127,11 +127,11 @@ class TrainModel(ResumableJobMixin, BaseOperator):
 
 def main(story: str) -> None:
     """Run the task of one story in its run."""
-    with dag_run(f"demo_{story}", run_id=RUN_ID):
+    with dag_run(story, run_id=RUN_ID):
         if story == "ssh_job":
             build_report(str(folder() / "report.txt"))
         elif story == "pages":
-            export_pages()
+            read_pages()
         else:
             TrainModel(task_id="train_model").run()
 

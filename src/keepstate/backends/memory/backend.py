@@ -107,8 +107,8 @@ class MemoryBackend:
             if done := self._done_before(batch.session):
                 return done
             record.admit(batch.fence, batch.now, batch.history)
-            self._vouch_for(batch)
-            record.apply(batch)
+            with self._vouching(batch):
+                record.apply(batch)
             return self._answer(record, batch.session, batch.now)
 
     def clear(self, request: Clear) -> Applied:
@@ -117,18 +117,22 @@ class MemoryBackend:
             if done := self._done_before(request.session):
                 return done
             record.admit(request.fence, request.now, request.history)
-            self._vouch_for(request)
-            record.clear(request)
+            with self._vouching(request):
+                record.clear(request)
             for sibling in self._siblings(request):
                 with self._changing(sibling, request.now) as other:
                     other.clear(request)
             return self._answer(record, request.session, request.now)
 
-    def _vouch_for(self, request: Batch | Clear) -> None:
+    @contextmanager
+    def _vouching(self, request: Batch | Clear) -> Iterator[None]:
         """Refuse a change to an asset by an attempt that has been superseded at its own task."""
-        if request.behalf is not None:
-            with self._changing(request.behalf.scope, request.now) as own:
-                own.admit(request.behalf.fence, request.now, request.history)
+        if request.behalf is None:
+            yield
+            return
+        with self._changing(request.behalf.scope, request.now) as own:
+            own.admit(request.behalf.fence, request.now, request.history)
+            yield
 
     def _siblings(self, request: Clear) -> list[Scope]:
         own = request.scope

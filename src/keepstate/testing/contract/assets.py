@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from keepstate.backends.base import Behalf, Fence
-from keepstate.errors import InvalidIdError, InvalidTypeError, InvalidValueError, StaleAttemptError
+from keepstate.errors import (
+    InvalidIdError,
+    InvalidTypeError,
+    InvalidValueError,
+    StaleAttemptError,
+    VersionConflictError,
+)
 from keepstate.scope import Asset, TaskScope, Writer
 from keepstate.testing.contract.ground import DAG, RUN, TASK, Ground, attempt, short
 from keepstate.testing.contract.keys import LOOKALIKES
@@ -253,3 +259,16 @@ class Assets(Ground):
         assert len(first.history("k")) == 1
         with pytest.raises(StaleAttemptError):
             attempt(store, 1).set("own", 1)
+
+    def test_a_change_that_is_refused_begins_no_attempt(self, store: StateStore) -> None:
+        """All or nothing, at the asset and at the task in whose name it comes."""
+        store.asset("orders").set("k", 1)
+        attempt(store, 1).set("own", 1)
+        later = store.asset("orders", behalf=Behalf(TaskScope(DAG, RUN, TASK), Fence(2)))
+        with pytest.raises(VersionConflictError):
+            later.set("k", 2, if_version=7)
+        assert [one.try_number for one in store.attempts(DAG, RUN, TASK)] == [1]
+        attempt(store, 1).set("own", 2)
+        later.set("k", 2, if_version=1)
+        with pytest.raises(StaleAttemptError):
+            attempt(store, 1).set("own", 3)

@@ -41,7 +41,7 @@ PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
 
 # Not run, but looked at: what they name must exist.
 _INSTALL = re.compile(
-    r"""(?:python -m )?pip install (?:-[-\w]+ )*["']?keepstate(?:\[(?P<extras>[\w,]+)\])?["']?"""
+    r"""(?:python -m )?pip install (?:-[-\w]+ )*["']?(?:keepstate|\.)(?:\[(?P<extras>[\w,]+)\])?["']?"""
 )
 _MAKE = re.compile(r"make (?P<target>[\w-]+)")
 _ELSEWHERE = re.compile(r"(?:git clone|cd) \S+")

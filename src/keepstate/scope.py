@@ -211,6 +211,7 @@ class Attempt:
     """One execution of a task instance or run.
 
     ``state`` is ``running``, ``success``, ``failed``, ``up_for_retry``, ``lost`` (its process died) or ``superseded``.
+    ``process_started`` tells the process of that pid, on its machine, from later ones with the same pid.
     """
 
     try_number: int
@@ -223,6 +224,7 @@ class Attempt:
     beat_at: datetime | None
     ended_at: datetime | None
     reason: str | None = None
+    process_started: str | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from keepstate.backends.base import Begin, End, Fence, Holder
-from keepstate.scope import TaskScope
+from keepstate.runtime.liveness import this_process
+from keepstate.scope import RunScope, TaskScope
 from tests.cli.conftest import TASK, one_line
 from tests.cli.terminal import on_terminal
 
@@ -35,7 +36,8 @@ def test_runs_are_listed_latest_first(run) -> None:
         ("etl", "r2"),
         ("etl", "r1"),
     ]
-    assert list(listed[0]) == ["dag_id", "run_id", "state", "try_number", "created_at", "updated_at"]
+    names = ["dag_id", "run_id", "state", "presence", "try_number", "created_at", "updated_at"]
+    assert list(listed[0]) == names
     assert [found["dag_id"] for found in json.loads(run("runs", "--dag-id", "ml", "--json").out)] == [
         "ml"
     ] * 2
@@ -151,3 +153,101 @@ def test_assets_are_listed_and_deleted(run) -> None:
     assert gone.code == 1
     assert one_line(gone.err) == "there is no asset 'users'"
     assert run("assets").out == ""
+
+
+def running(store, host: str, pid: int | None, started: str | None, age: int = 0) -> None:
+    """Begin an attempt, as a process did that is gone before it could record its end."""
+    for scope in (RunScope("etl", "r1"), TaskScope("etl", "r1", "load")):
+        holder = Holder(host, pid, started) if pid else None
+        store.backend.begin(Begin(scope, "0190-a", holder, now=store.clock() - age, lease=10_000_000))
+
+
+def presence(run) -> set[str]:
+    """Return what each command says of the presence of etl / r1."""
+    run_of = ("--dag-id", "etl", "--run-id", "r1", "--json")
+    found = [json.loads(run(*argv).out) for argv in (["runs", "--json"], ["runs", "show", *run_of])]
+    return {one["presence"] for one in (*found[0], *found[1], *json.loads(run("attempts", *run_of).out))}
+
+
+def test_what_was_killed_on_this_host_is_shown_as_lost(run, store) -> None:
+    """The process is looked for by its pid and the time at which it started."""
+    me = this_process()
+    assert me.started is not None
+    running(store, me.host, me.pid, me.started + "0")
+    assert presence(run) == {"gone"}
+    for argv in (["runs"], ["runs", "show", "--dag-id", "etl", "--run-id", "r1"]):
+        shown = run(*argv).out
+        assert " lost? " in shown
+        assert "running" not in shown
+    shown = run("attempts", "--dag-id", "etl", "--run-id", "r1").out.splitlines()
+    assert [line.split()[0] for line in shown] == ["TASK", "(the", "load"]
+    assert all(line.endswith("its process is gone") for line in shown[1:])
+    assert str(me.pid) in shown[1]
+
+
+def test_what_lives_is_running(run, store) -> None:
+    """However old the last sign of life is, its process is there."""
+    me = this_process()
+    running(store, me.host, me.pid, me.started, age=3600_000_000)
+    assert presence(run) == {"alive"}
+    assert "lost" not in run("runs").out
+
+
+def test_the_lease_decides_on_other_hosts(run, store) -> None:
+    """Three heartbeats without a sign of life are too many."""
+    running(store, "elsewhere", 1, "x y", age=90_000_000)
+    assert presence(run) == {"silent"}
+    assert "lost?" in run("runs").out
+    assert "no sign of life for 1 min" in run("attempts", *TASK).out
+    assert run("runs", "delete", "--dag-id", "etl", "--run-id", "r1", "--yes").code == 0
+    running(store, "elsewhere", 1, "x y", age=10_000_000)
+    assert presence(run) == {"alive"}
+
+
+def test_of_what_another_engine_began_nothing_is_known(run, store) -> None:
+    """It may take as long as it likes."""
+    running(store, "", None, None, age=3600_000_000)
+    assert presence(run) == {"unknown"}
+    assert "running" in run("runs").out
+
+
+def test_attempts_lists_those_of_a_task_newest_first(run, store, monkeypatch) -> None:
+    """Under `keepstate run` nothing need be named."""
+    attempt(store, "load", "failed")
+    again = Begin(
+        TaskScope("etl", "r1", "load"), "0190-b", Holder("h", 7, "x"), now=store.clock(), lease=10_000_000
+    )
+    store.backend.begin(again)
+    listed = json.loads(run("attempts", "--json", *TASK).out)
+    assert [(one["try_number"], one["state"], one["pid"]) for one in listed] == [
+        (2, "running", 7),
+        (1, "failed", 1),
+    ]
+    assert listed[1]["presence"] is None
+    assert len(json.loads(run("attempts", "--json", "--limit", "1", *TASK).out)) == 1
+    assert "failed" in run("attempts", *TASK).out
+    for name, value in (("DAG", "etl"), ("RUN", "r1"), ("TASK", "load")):
+        monkeypatch.setenv(f"KEEPSTATE_{name}_ID", value)
+    assert json.loads(run("attempts", "--json").out) == listed
+
+
+def test_attempts_of_a_mapped_task_have_its_index(run, store) -> None:
+    """An index alone names nothing."""
+    attempt(store, "load", "success", 3)
+    assert "load [3]" in run("attempts", "--dag-id", "etl", "--run-id", "r1").out
+    assert "load [3]" in run("attempts", *TASK, "--map-index", "3").out
+    assert run("attempts", *TASK).code == 1
+    refused = run("attempts", "--dag-id", "etl", "--run-id", "r1", "--map-index", "3")
+    assert refused.code == 2
+    assert "--task-id is missing" in one_line(refused.err)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_run_id_stays_whole_on_a_narrow_terminal(run, store, columns: int) -> None:
+    """So that it can be copied; less important columns are left out."""
+    name = "manual__2026-11-29T21:32:04.707364+00:00"
+    run("set", "k", "1", "--dag-id", "nightly-load", "--run-id", name, "--task-id", "load")
+    _, shown = on_terminal("runs", columns=columns)
+    assert name in shown
+    assert "BEGAN" not in shown
+    assert "STATE" in shown

@@ -37,7 +37,12 @@ def list_assets(
         output.say("there are no assets yet")
     else:
         tables.draw(
-            ("NAME", "URI", "ENTRIES", "UPDATED"),
+            (
+                tables.Column("NAME"),
+                tables.Column("URI"),
+                tables.Column("ENTRIES", rank=1),
+                tables.Column("UPDATED", rank=2),
+            ),
             [
                 (
                     asset.name,

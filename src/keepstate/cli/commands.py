@@ -22,6 +22,7 @@ HOMES = {
     "assets": "assets",
     "run": "run",
     "runs": "runs",
+    "attempts": "attempts",
     "cleanup": "cleanup",
     "db": "db",
     "doctor": "doctor",
@@ -32,7 +33,7 @@ with an underscore behind it: ``get_`` for ``keepstate get``."""
 
 PANELS = {
     "Entries": ("get", "set", "delete", "clear", "list", "history", "restore", "tail", "assets"),
-    "Runs": ("run", "runs"),
+    "Runs": ("run", "runs", "attempts"),
     "The store": ("cleanup", "db", "doctor"),
     "First steps": ("demo",),
 }

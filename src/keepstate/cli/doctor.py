@@ -190,10 +190,10 @@ def _draw(report: Report) -> None:
     rows = [(name, facts[name]) for name in ("keepstate", "python", "sqlite")]
     if "route" in facts:
         rows.append(("store", f"{facts.get('address', 'unknown')} ({facts['why']})"))
-    tables.draw(("", ""), rows)
+    tables.draw((tables.Column(""), tables.Column("", fold=True)), rows)
     output.put("")
     tables.draw(
-        ("SETTING", "VALUE", "FROM"),
+        (tables.Column("SETTING"), tables.Column("VALUE", fold=True), tables.Column("FROM")),
         [
             (s["variable"], "-" if s["value"] is None else str(s["value"]), s["source"])
             for s in report.settings
@@ -201,7 +201,7 @@ def _draw(report: Report) -> None:
     )
     output.put("")
     tables.draw(
-        ("", "CHECK", "FOUND"),
+        (tables.Column(""), tables.Column("CHECK"), tables.Column("FOUND", fold=True)),
         [
             (
                 tables.styled("ok", "green") if found.ok else tables.styled("WRONG", "bold red"),

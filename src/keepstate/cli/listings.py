@@ -43,7 +43,14 @@ def list_(
         output.say(f"there are no entries in {target.scope}")
     else:
         tables.draw(
-            ("KEY", "VALUE", "VERSION", "UPDATED", "EXPIRES", "BY"),
+            (
+                tables.Column("KEY"),
+                tables.Column("VALUE", cut=True),
+                tables.Column("VERSION", rank=2),
+                tables.Column("UPDATED", rank=1),
+                tables.Column("EXPIRES", rank=4),
+                tables.Column("BY", rank=3),
+            ),
             [
                 (
                     entry.key,
@@ -94,7 +101,14 @@ def history_(
         output.say(f"there is no history of key {key!r} in {target.scope}")
     else:
         tables.draw(
-            ("VERSION", "ACTION", "VALUE", "BYTES", "WRITTEN", "BY"),
+            (
+                tables.Column("VERSION"),
+                tables.Column("ACTION"),
+                tables.Column("VALUE", cut=True),
+                tables.Column("BYTES", rank=3),
+                tables.Column("WRITTEN", rank=1),
+                tables.Column("BY", rank=2),
+            ),
             [
                 (
                     str(version.version),

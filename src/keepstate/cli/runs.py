@@ -10,10 +10,15 @@ from keepstate.cli.exit_codes import Stop
 from keepstate.cli.scopes import choose_run
 from keepstate.cli.stores import opened
 from keepstate.clock import to_datetime
+from keepstate.scope import RunScope
 from keepstate.settings import Settings
 from keepstate.values import decode
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from keepstate.backends.base import HeldScope
+    from keepstate.cli.presence import Sight
     from keepstate.scope import TaskInstanceInfo
     from keepstate.store import StateStore
 
@@ -33,7 +38,8 @@ def list_runs(
 ) -> None:
     """List runs, the latest first; `show` and `delete` work on one.
 
-    A run that nobody began as a whole, to which entries were only written, has no state.
+    A run that nobody began as a whole, to which entries were only written, has no state. `lost?` is one that is running on
+    record, while its process is gone, or on another host gives no sign of life.
 
     Examples:
       keepstate runs
@@ -44,25 +50,35 @@ def list_runs(
 
     settings = Settings.load()
     with opened(url, settings) as store:
-        found = store.runs(dag_id, limit=limit)
         now = to_datetime(store.clock())
+        found = [
+            (run, _sight_of(store, RunScope(run.dag_id, run.run_id), run.state, now))
+            for run in store.runs(dag_id, limit=limit)
+        ]
     if as_json:
-        output.put_json([shapes.run(run) for run in found])
+        output.put_json([shapes.run(run, seen) for run, seen in found])
     elif not found:
         output.say("there are no runs" + (f" of {dag_id}" if dag_id else " yet"))
     else:
         tables.draw(
-            ("DAG", "RUN", "STATE", "TRY", "BEGAN", "UPDATED"),
+            (
+                tables.Column("DAG"),
+                tables.Column("RUN"),
+                tables.Column("STATE"),
+                tables.Column("STARTS", rank=1),
+                tables.Column("BEGAN", rank=3),
+                tables.Column("UPDATED", rank=2),
+            ),
             [
                 (
                     run.dag_id,
                     run.run_id,
-                    tables.state_cell(run.state),
+                    tables.state_cell(run.state, seen),
                     _number(run.try_number),
                     times.ago(run.created_at, now),
                     times.ago(run.updated_at, now),
                 )
-                for run in found
+                for run, seen in found
             ],
         )
 
@@ -87,26 +103,37 @@ def show(
     settings = Settings.load()
     dag, run = choose_run(settings, dag_id, run_id)
     with opened(url, settings) as store:
-        found = [(ti, _checkpoints(store, ti)) for ti in store.task_instances(dag, run, limit=limit)]
         now = to_datetime(store.clock())
+        found = [
+            (ti, _checkpoints(store, ti), _sight_of(store, ti.scope, ti.state, now))
+            for ti in store.task_instances(dag, run, limit=limit)
+        ]
     if as_json:
-        output.put_json([shapes.task_instance(ti, checkpoints) for ti, checkpoints in found])
+        output.put_json([shapes.task_instance(ti, checkpoints, seen) for ti, checkpoints, seen in found])
     elif not found:
         output.say(f"there are no task instances of {dag} / {run}")
     else:
         tables.draw(
-            ("TASK", "INDEX", "STATE", "TRY", "ENTRIES", "UPDATED", "PROGRESS"),
+            (
+                tables.Column("TASK"),
+                tables.Column("INDEX", rank=1),
+                tables.Column("STATE"),
+                tables.Column("TRY"),
+                tables.Column("ENTRIES", rank=3),
+                tables.Column("UPDATED", rank=2),
+                tables.Column("PROGRESS", cut=True),
+            ),
             [
                 (
                     ti.scope.task_id,
                     "" if ti.scope.map_index < 0 else str(ti.scope.map_index),
-                    tables.state_cell(ti.state),
+                    tables.state_cell(ti.state, seen),
                     _number(ti.try_number),
                     str(ti.entries),
                     times.ago(ti.updated_at, now),
                     tables.progress_cell(checkpoints),
                 )
-                for ti, checkpoints in found
+                for ti, checkpoints, seen in found
             ],
         )
 
@@ -144,6 +171,14 @@ def _checkpoints(store: StateStore, ti: TaskInstanceInfo) -> dict[str, Any]:
     entries = store.backend.read(ti.scope, None, now=store.clock(), limit=_LOOKED_THROUGH).entries
     values = {entry.key: decode(entry.text) for entry in entries}
     return {key: value for key, value in values.items() if is_checkpoint(value)}
+
+
+def _sight_of(store: StateStore, scope: HeldScope, state: str | None, now: datetime) -> Sight | None:
+    if state != "running":
+        return None
+    from keepstate.cli import presence
+
+    return presence.sight_of(store, scope, now)
 
 
 def _number(number: int | None) -> str:

@@ -10,9 +10,11 @@ from keepstate.scope import TaskScope, Writer
 from keepstate.values import decode
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import ChangeNotice
+    from keepstate.backends.base import ChangeNotice, HeldScope
+    from keepstate.cli.presence import Sight
     from keepstate.scope import (
         AssetInfo,
+        Attempt,
         CleanupReport,
         Entry,
         HistoryEntry,
@@ -65,19 +67,22 @@ def version(found: HistoryEntry) -> dict[str, Any]:
     }
 
 
-def run(found: RunInfo) -> dict[str, Any]:
+def run(found: RunInfo, seen: Sight | None = None) -> dict[str, Any]:
     """Return a run."""
     return {
         "dag_id": found.dag_id,
         "run_id": found.run_id,
         "state": found.state,
+        "presence": seen and seen.word,
         "try_number": found.try_number,
         "created_at": instant(found.created_at),
         "updated_at": instant(found.updated_at),
     }
 
 
-def task_instance(found: TaskInstanceInfo, checkpoints: dict[str, Any]) -> dict[str, Any]:
+def task_instance(
+    found: TaskInstanceInfo, checkpoints: dict[str, Any], seen: Sight | None = None
+) -> dict[str, Any]:
     """Return a task instance with its checkpoints by their keys."""
     return {
         "dag_id": found.scope.dag_id,
@@ -85,12 +90,34 @@ def task_instance(found: TaskInstanceInfo, checkpoints: dict[str, Any]) -> dict[
         "task_id": found.scope.task_id,
         "map_index": found.scope.map_index,
         "state": found.state,
+        "presence": seen and seen.word,
         "try_number": found.try_number,
         "version": found.version,
         "entries": found.entries,
         "checkpoints": checkpoints,
         "created_at": instant(found.created_at),
         "updated_at": instant(found.updated_at),
+    }
+
+
+def attempt(scope: HeldScope, found: Attempt, seen: Sight | None) -> dict[str, Any]:
+    """Return an attempt of a task instance, or of a run as a whole."""
+    return {
+        "dag_id": scope.dag_id,
+        "run_id": scope.run_id,
+        "task_id": scope.task_id if isinstance(scope, TaskScope) else None,
+        "map_index": scope.map_index if isinstance(scope, TaskScope) else None,
+        "try_number": found.try_number,
+        "attempt_id": found.attempt_id,
+        "incarnation": found.incarnation,
+        "state": found.state,
+        "presence": seen and seen.word,
+        "host": found.host,
+        "pid": found.pid,
+        "started_at": instant(found.started_at),
+        "beat_at": instant(found.beat_at),
+        "ended_at": instant(found.ended_at),
+        "reason": found.reason,
     }
 
 

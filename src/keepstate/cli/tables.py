@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepstate.cli.json_values import to_json
 from keepstate.cli.output import put, visible
@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from keepstate.cli.presence import Sight
     from keepstate.scope import HistoryEntry, Writer
 
 _SHOWN = 60
+# so much of a cell that may be cut is shown, before other columns are left out for it
+_WANTED = 40
+_LEAST = 8
 
 STATE_STYLES = {
     "running": "cyan",
@@ -38,34 +42,82 @@ def console() -> Console:
     return made
 
 
-def draw(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
+class Column(NamedTuple):
+    """A column, and what becomes of it where a terminal is too narrow.
+
+    ``cut``: its cells end in an ellipsis; ``fold``: they go on in the next line; else they stay whole, to be copied.
+    Columns with a ``rank`` are left out, the highest first, until the others have room.
+    """
+
+    name: str
+    rank: int = 0
+    cut: bool = False
+    fold: bool = False
+
+
+def draw(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
     """Print a table. Cells that are ``str`` are made safe; of a ``Text`` only its style is trusted."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     out = console()
+    cells = [
+        [
+            Text(visible(cell)) if isinstance(cell, str) else Text(visible(cell.plain), cell.style)
+            for cell in row
+        ]
+        for row in rows
+    ]
+    widths = [
+        max([len(column.name), *(row[place].cell_len for row in cells)])
+        for place, column in enumerate(columns)
+    ]
+    shown = _shown(columns, widths, out.width)
     table = Table(
         box=SIMPLE_HEAD if out.is_terminal else None,
         pad_edge=False,
         header_style="bold",
-        show_header=any(columns),
+        show_header=any(column.name for column in columns),
     )
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(
-            *(
-                Text(visible(cell)) if isinstance(cell, str) else Text(visible(cell.plain), cell.style)
-                for cell in row
-            )
-        )
+    cut = [place for place in shown if columns[place].cut]
+    room = out.width - _taken([widths[place] for place in shown if place not in cut], len(shown))
+    for place in cut:
+        widths[place] = max(min(widths[place], room // len(cut)), len(columns[place].name), _LEAST)
+    for place in shown:
+        column = columns[place]
+        if column.fold:
+            table.add_column(column.name, overflow="fold")
+        else:
+            table.add_column(column.name, overflow="ellipsis", no_wrap=True, width=widths[place])
+    for row in cells:
+        table.add_row(*(row[place] for place in shown))
+    if not any(column.fold for column in columns):
+        # where even ids have no room, the terminal breaks the lines, and joins them again when they are copied
+        out.width = max(out.width, _taken([widths[place] for place in shown], len(shown)))
     if out.is_terminal:
         out.print(table)
     else:
         with out.capture() as drawn:
             out.print(table)
         put("\n".join(line.rstrip() for line in drawn.get().splitlines()))
+
+
+def _shown(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    """Return the places of the columns for which there is room."""
+    needed = [min(have, _WANTED) if columns[place].cut else have for place, have in enumerate(widths)]
+    shown = list(range(len(columns)))
+    while _taken([needed[place] for place in shown], len(shown)) > width:
+        least = max(shown, key=lambda place: columns[place].rank)
+        if not columns[least].rank:
+            break
+        shown.remove(least)
+    return shown
+
+
+def _taken(widths: Sequence[int], columns: int) -> int:
+    """Return how wide a table is: three characters are between columns, and one at each edge."""
+    return sum(widths) + 3 * (columns - 1) + 2
 
 
 def styled(text: str, style: str) -> Text:
@@ -75,8 +127,10 @@ def styled(text: str, style: str) -> Text:
     return Text(text, style)
 
 
-def state_cell(state: str | None) -> Text:
-    """Return a state in its colour."""
+def state_cell(state: str | None, sight: Sight | None = None) -> Text:
+    """Return a state in its colour; ``lost?`` where it is running on record, and its process seems to be gone."""
+    if sight is not None and sight.lost:
+        return styled("lost?", STATE_STYLES["lost"])
     return styled(state or "-", STATE_STYLES.get(state or "", ""))
 
 

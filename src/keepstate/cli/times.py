@@ -52,7 +52,15 @@ def instant(moment: datetime | None) -> str | None:
 def ago(moment: datetime, now: datetime) -> str:
     """Return how long ago something was: ``3 min ago``."""
     seconds = int((now - moment).total_seconds())
-    return "just now" if seconds < 1 else f"{_span(seconds)} ago"
+    return "just now" if seconds < 1 else f"{span(seconds)} ago"
+
+
+def took(began: datetime, ended: datetime | None) -> str:
+    """Return how long something that has ended took."""
+    if ended is None:
+        return ""
+    seconds = int((ended - began).total_seconds())
+    return "< 1 s" if seconds < 1 else span(seconds)
 
 
 def ahead(moment: datetime | None, now: datetime) -> str:
@@ -60,9 +68,10 @@ def ahead(moment: datetime | None, now: datetime) -> str:
     if moment is None:
         return "never"
     seconds = int((moment - now).total_seconds())
-    return f"in {_span(max(seconds, 1))}"
+    return f"in {span(max(seconds, 1))}"
 
 
-def _span(seconds: int) -> str:
+def span(seconds: int) -> str:
+    """Return how long something took: ``3 min``."""
     size, unit = next(step for step in _STEPS if seconds >= step[0])
     return f"{seconds // size} {unit}"

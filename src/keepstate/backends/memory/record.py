@@ -75,6 +75,7 @@ class AttemptRow:
             beat_at=optional_datetime(self.beat_at),
             ended_at=optional_datetime(self.ended_at),
             reason=self.reason,
+            process_started=self.holder.started if self.holder else None,
         )
 
 
@@ -282,7 +283,7 @@ class Record:
         holder = attempt.holder
         raise AlreadyRunningError(
             f"{request.scope} is running: attempt {standing.try_number}, process {holder.pid} on {holder.host}; "
-            "wait until it ends, or take over with --take-over",
+            "wait until it ends, or take over with --take-over, or in Python dag_run(..., take_over=True)",
             host=holder.host,
             pid=holder.pid,
             started=holder.started,

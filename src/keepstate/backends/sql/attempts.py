@@ -47,7 +47,7 @@ def _refuse_while_held(tx: Transaction, row: ScopeRow, request: Begin) -> None:
         return
     raise AlreadyRunningError(
         f"{request.scope} is running: attempt {row.try_number}, process {pid} on {host}; "
-        "wait until it ends, or take over with --take-over",
+        "wait until it ends, or take over with --take-over, or in Python dag_run(..., take_over=True)",
         host=host,
         pid=pid,
         started=started,
@@ -100,7 +100,7 @@ def _key(row: ScopeRow) -> dict[str, object]:
 
 def attempt_of(row: Row) -> Attempt:
     """Read a row of ``ATTEMPTS``."""
-    try_number, attempt_id, incarnation, state, host, pid, started_at, beat_at, ended_at, reason = row
+    try_number, attempt_id, incarnation, state, host, pid, started_at, beat_at, ended_at, reason, born = row
     return Attempt(
         try_number=try_number,
         attempt_id=attempt_id or None,
@@ -112,4 +112,5 @@ def attempt_of(row: Row) -> Attempt:
         beat_at=optional_datetime(beat_at),
         ended_at=optional_datetime(ended_at),
         reason=reason,
+        process_started=born,
     )

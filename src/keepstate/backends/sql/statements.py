@@ -285,7 +285,8 @@ WHERE {_ATTEMPT_KEY}
 """
 
 ATTEMPTS = """
-SELECT a.try_number, a.attempt_id, a.incarnation, a.state, a.host, a.pid, a.started_at, a.beat_at, a.ended_at, a.reason
+SELECT a.try_number, a.attempt_id, a.incarnation, a.state, a.host, a.pid, a.started_at, a.beat_at, a.ended_at, a.reason,
+  a.process_started
 FROM keepstate_scope s JOIN keepstate_attempt a ON a.scope_id = s.id
 WHERE s.digest = :digest AND s.deleted = 0
 ORDER BY a.incarnation DESC, a.try_number DESC, a.started_at DESC

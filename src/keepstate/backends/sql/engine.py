@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from keepstate.backends.sql import forking
 from keepstate.backends.sql.database import Params, RepeatedRequestError, Row, TransientError
 from keepstate.backends.sql.dialects import POSTGRESQL, Dialect
+from keepstate.backends.sql.turnstile import Turnstile
 from keepstate.errors import (
     BackendError,
     ConfigurationError,
@@ -66,13 +67,15 @@ class EngineDatabase:
         self._engine = engine
         self._owned = owned
         self._checked = False
+        self._timeout = timeout
+        self._turnstile = Turnstile(_POOL_SIZE) if owned else None
         self._driver_error: type[Exception] = engine.dialect.dbapi.Error  # type: ignore[union-attr]
         milliseconds = max(1, int(timeout * 1000))
         # In one message, and said anew each time: a pooler may hand the connection to somebody else in between. The
         # isolation is spelled out because an engine handed in may have another default, or none (AUTOCOMMIT). A client
         # that stops in the middle would keep its scope locked, so the server ends its transaction.
         self._begin = (
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
+            "BEGIN ISOLATION LEVEL READ COMMITTED; "
             f"SET LOCAL lock_timeout = {milliseconds}; "
             f"SET LOCAL idle_in_transaction_session_timeout = {max(milliseconds, 1000)}"
         )
@@ -121,11 +124,18 @@ class EngineDatabase:
 
     def _lend(self) -> Any:
         """Return a connection of the pool in autocommit mode."""
+        turnstile = self._turnstile
+        if turnstile and not turnstile.enter(self._timeout):
+            raise TransientError("all connections of the pool are in use")
         try:
             lent: Any = self._engine.raw_connection()
-        except (SQLAlchemyError, self._driver_error, OSError) as exc:
-            cause = _driver_exception(exc)
-            raise self._translate_refusal(cause) from cause
+        except BaseException as exc:
+            if turnstile:
+                turnstile.leave()
+            if isinstance(exc, (SQLAlchemyError, self._driver_error, OSError)):
+                cause = _driver_exception(exc)
+                raise self._translate_refusal(cause) from cause
+            raise
         try:
             if not self._owned and not lent.dbapi_connection.autocommit:
                 # what a caller's event handler has set on this connection counts for us too
@@ -146,6 +156,8 @@ class EngineDatabase:
         if not self._owned and lent.info.pop(_WAS_MANUAL, False):
             lent.dbapi_connection.autocommit = False
         lent.close()
+        if self._turnstile:
+            self._turnstile.leave()
 
     def _failed(self, lent: Any, exc: BaseException) -> BaseException:
         """Keep a connection only if it is sound, and return what its error means here."""
@@ -153,6 +165,8 @@ class EngineDatabase:
         if lost or not isinstance(exc, Exception):
             # gone, or interrupted in the middle of who knows what
             lent.invalidate(exc)
+            if self._turnstile:
+                self._turnstile.leave()
         else:
             self._take_back(lent)
         return self._translate(exc, lost=lost) if isinstance(exc, self._driver_error) else exc
@@ -181,6 +195,7 @@ class EngineDatabase:
         """Leave the parent's connections alone: two processes on one would talk across each other."""
         _left_behind.append(self._engine.pool)
         self._engine.dispose(close=False)
+        self._turnstile = Turnstile(_POOL_SIZE) if self._owned else None
 
     # ---------------------------------------------------------------------------------------------- errors
 

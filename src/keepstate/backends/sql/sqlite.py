@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import sqlite3
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from keepstate.backends.sql import forking
 from keepstate.backends.sql.database import Params, Row, TransientError
 from keepstate.backends.sql.dialects import SQLITE
+from keepstate.backends.sql.turnstile import Turnstile
 from keepstate.errors import (
     BackendError,
     BackendUnavailableError,
@@ -67,8 +67,8 @@ class SqliteDatabase:
 
     def _reset(self) -> None:
         self._idle: list[_Connection] = []
-        # Threads of one process take turns here, which is fair and wakes at once; waiting for a file's lock is neither.
-        self._turn = threading.Lock()
+        # threads of one process take turns here, which is fair and wakes at once; waiting for a file's lock is neither
+        self._turn = Turnstile(1)
 
     # ------------------------------------------------------------------------------------------ statements
 
@@ -97,7 +97,7 @@ class SqliteDatabase:
         and counts its time anew for every statement.
         """
         deadline = time.monotonic() + self._timeout
-        if not self._turn.acquire(timeout=self._timeout):
+        if not self._turn.enter(self._timeout):
             raise TransientError(f"another thread has been writing for {self._timeout:g} s")
         pause = _FIRST_PAUSE
         try:
@@ -124,7 +124,7 @@ class SqliteDatabase:
                 time.sleep(min(left, pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter is no secret
                 pause = min(pause * 2, _LONGEST_PAUSE)
         except BaseException:
-            self._turn.release()
+            self._turn.leave()
             raise
 
     def commit(self, connection: _Connection) -> None:
@@ -137,14 +137,14 @@ class SqliteDatabase:
                 raise self.translate(exc) from exc
             raise
         self._give_back(connection)
-        self._turn.release()
+        self._turn.leave()
 
     def roll_back(self, connection: _Connection) -> None:
         """Undo a transaction, and let the next thread have its turn."""
         try:
             self._drop(connection)
         finally:
-            self._turn.release()
+            self._turn.leave()
 
     # ----------------------------------------------------------------------------------------- connections
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from tests.cli.conftest import TASK, one_line
+from tests.cli.terminal import on_terminal
 
 VALUES = [
     "40",
@@ -314,3 +315,45 @@ def test_output_is_utf8_whatever_the_locale(process) -> None:
         "get", "key", *TASK, LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONUTF8="0", PYTHONIOENCODING="latin-1"
     )
     assert (got.code, got.out) == (0, '"ä🎉"\n')
+
+
+def test_a_person_is_told_what_set_makes_anew(run) -> None:
+    """A mistyped name would be silent else; a pipe gets nothing, nor does what was there already."""
+    said = [on_terminal("set", "page", value, *TASK, NO_COLOR="1")[1] for value in ("1", "2")]
+    assert said == ["made a new task instance: etl / r1 / load\r\n", ""]
+    assert (
+        on_terminal("set", "pages", "1", *TASK)[1] == "\x1b[2mcreated key pages in etl / r1 / load\x1b[0m\r\n"
+    )
+    assert "made a new asset: orders" in on_terminal("set", "k", "1", "--asset", "orders")[1]
+    done = run("set", "other", "1", *TASK)
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_a_supervised_command_is_told_nothing(store) -> None:
+    """Its keys are new all the time."""
+    store.task("etl", "r1", "load", try_number=1).set("k", 1)
+    ids = {
+        f"KEEPSTATE_{name}_ID": value for name, value in zip(("DAG", "RUN", "TASK"), TASK[1::2], strict=True)
+    }
+    assert on_terminal("set", "new", "1", KEEPSTATE_TRY_NUMBER="1", **ids) == (0, "")
+
+
+def test_null_points_to_delete(run) -> None:
+    """That is what is meant by it."""
+    assert "`keepstate delete pid`" in one_line(run("set", "pid", "null", *TASK).err)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["runs", "--limit", "abc"], "'abc' is not a whole number of at least 1;"),
+        (["runs", "--limit", "0"], "0 is not a whole number of at least 1;"),
+        (["tail", "--interval", "x"], "'x' is not a number of at least 0.05;"),
+        (["get", "k", "--map-index", "x"], "'x' is not a whole number;"),
+    ],
+)
+def test_a_number_that_is_none_is_told_what_is_allowed(run, argv: list[str], said: str) -> None:
+    """In words of the command line."""
+    done = run(*argv)
+    assert done.code == 2
+    assert said in one_line(done.err)

@@ -28,7 +28,15 @@ def test_list_shows_entries_by_key(run) -> None:
 
 
 def test_list_of_nothing_prints_nothing(run) -> None:
-    """Stdout stays empty, stderr says why, and it is no error."""
+    """Stdout stays empty, stderr says why, and it is no error; what has never been there is."""
+    for options in ([], ["--json"]):
+        absent = run("list", *options, *TASK)
+        assert (absent.code, absent.out) == (1, "[]\n" if options else "")
+        assert one_line(absent.err) == "there is no task instance: etl / r1 / load"
+        absent = run("list", *options, "--asset", "orders")
+        assert (absent.code, one_line(absent.err)) == (1, "there is no asset: orders")
+    run("set", "page", "40", *TASK)
+    run("delete", "page", *TASK)
     done = run("list", *TASK)
     assert (done.code, done.out) == (0, "")
     assert one_line(done.err) == "there are no entries in etl / r1 / load"
@@ -220,9 +228,15 @@ def test_history_of_a_large_value_says_what_was_kept(run) -> None:
     assert "70,002" in row
 
 
-def test_no_history_is_no_error(run) -> None:
-    """Stderr says so."""
-    done = run("history", "job", *TASK)
+def test_no_history_is_no_error_where_there_is_the_key(run, monkeypatch) -> None:
+    """Stdout stays empty; a key that has never been there is exit code 1."""
+    absent = run("history", "k", *TASK)
+    assert (absent.code, absent.out) == (1, "")
+    assert "there is no key 'k'" in one_line(absent.err)
+    assert run("history", "k", "--json", *TASK).out == "[]\n"
+    monkeypatch.setenv("KEEPSTATE_HISTORY_LIMIT", "0")
+    run("set", "k", "1", *TASK)
+    done = run("history", "k", *TASK)
     assert (done.code, done.out) == (0, "")
     one_line(done.err)
 
@@ -242,3 +256,4 @@ def test_restoring_what_is_not_kept_fails(run) -> None:
     done = run("restore", "job", "7", *TASK)
     assert done.code == 1
     assert "version 7" in one_line(done.err)
+    assert "`keepstate history job` lists what can" in done.err

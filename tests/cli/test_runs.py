@@ -100,11 +100,27 @@ def test_show_takes_the_supervised_run(run, monkeypatch) -> None:
     assert "--run-id is missing" in one_line(refused.err)
 
 
-def test_show_of_an_unknown_run_is_empty(run) -> None:
-    """Stdout stays empty."""
-    done = run("runs", "show", "--dag-id", "no", "--run-id", "no")
-    assert (done.code, done.out) == (0, "")
-    one_line(done.err)
+@pytest.mark.parametrize("command", [("runs", "show"), ("attempts",)])
+def test_an_unknown_run_is_exit_code_1(run, store, command: tuple[str, ...]) -> None:
+    """Stdout stays empty; a run without any tasks is no error."""
+    run_of = ("--dag-id", "etl", "--run-id", "r1")
+    done = run(*command, *run_of)
+    assert (done.code, done.out) == (1, "")
+    assert one_line(done.err) == "there is no run etl / r1"
+    done = run(*command, *run_of, "--json")
+    assert (done.code, done.out) == (1, "[]\n")
+    store.backend.begin(Begin(RunScope("etl", "r1"), "0190-a", None, now=store.clock(), lease=10_000_000))
+    assert run(*command, *run_of).code == 0
+
+
+def test_a_task_that_was_only_written_to_has_no_attempts(run) -> None:
+    """That is no error."""
+    run("set", "k", "1", *TASK)
+    for options in (TASK, TASK[:4]):
+        done = run("attempts", *options)
+        assert (done.code, done.out) == (0, "")
+        assert "there are no attempts" in one_line(done.err)
+        assert run("attempts", "--json", *options).out == "[]\n"
 
 
 def test_delete_erases_a_run(run) -> None:

@@ -74,9 +74,19 @@ def test_all_begins_with_what_is_there(store) -> None:
             "writer",
         ]
         assert (first["map_index"], first["key"], first["action"], first["value"]) == (2, "page", "set", 40)
+        assert first["writer"] == {"kind": "api"}
+        store.task("etl", "r1", "load", map_index=2, try_number=1).set("page", 41)
+        assert json.loads(child.stdout.readline())["writer"] == {
+            "kind": "task",
+            "dag_id": "etl",
+            "run_id": "r1",
+            "task_id": "load",
+            "map_index": 2,
+            "try_number": 1,
+        }
         entries.clear()
         gone = json.loads(child.stdout.readline())
-        assert (gone["action"], gone["value"], gone["version"]) == ("delete", None, 2)
+        assert (gone["action"], gone["value"], gone["version"]) == ("delete", None, 3)
 
 
 def test_a_run_is_followed_with_the_tasks_that_come(store) -> None:

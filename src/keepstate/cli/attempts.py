@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from keepstate.cli import options, output
 from keepstate.cli.declared import Option
 from keepstate.cli.exit_codes import Stop
-from keepstate.cli.scopes import choose_run
+from keepstate.cli.scopes import choose_run, known
 from keepstate.cli.stores import opened
 from keepstate.clock import to_datetime
 from keepstate.errors import InvalidInputError
@@ -57,14 +57,20 @@ def attempts_(
         task_id, map_index = settings.task_id, settings.map_index
     dag, run = choose_run(settings, dag_id, run_id)
     with opened(url, settings) as store:
-        scopes = _scopes(store, dag, run, task_id, -1 if map_index is None else map_index, limit)
-        found = _first(store, scopes, limit)
+        index = -1 if map_index is None else map_index
+        scope = RunScope(dag, run) if task_id is None else TaskScope(dag, run, task_id, index)
+        found = _first(store, _scopes(store, scope, limit), limit)
         now = to_datetime(store.clock())
+        absent = not found and not known(store, scope)
         seen = [presence.sight(attempt, store, now) for _, attempt in found]
-    if not found and not as_json:
-        raise Stop(f"there are no attempts of {dag} / {run}" + (f" / {task_id}" if task_id else ""))
     if as_json:
         output.put_json([shapes.attempt(*one, sight) for one, sight in zip(found, seen, strict=True)])
+    if absent:
+        raise Stop(f"there is no {'run' if task_id is None else 'task instance'} {scope}")
+    if as_json:
+        return
+    if not found:
+        output.say(f"there are no attempts of {scope}")
         return
     tables.draw(
         (
@@ -95,15 +101,11 @@ def attempts_(
     )
 
 
-def _scopes(
-    store: StateStore, dag: str, run: str, task_id: str | None, map_index: int, limit: int
-) -> Iterator[HeldScope]:
-    if task_id is not None:
-        yield TaskScope(dag, run, task_id, map_index)
-        return
-    yield RunScope(dag, run)
-    for instance in store.task_instances(dag, run, limit=limit):
-        yield instance.scope
+def _scopes(store: StateStore, scope: HeldScope, limit: int) -> Iterator[HeldScope]:
+    yield scope
+    if isinstance(scope, RunScope):
+        for instance in store.task_instances(scope.dag_id, scope.run_id, limit=limit):
+            yield instance.scope
 
 
 def _first(store: StateStore, scopes: Iterator[HeldScope], limit: int) -> list[tuple[HeldScope, Attempt]]:

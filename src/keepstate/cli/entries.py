@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
-from keepstate.cli import json_values, options
+from keepstate.cli import json_values, options, output
 from keepstate.cli.declared import Argument, Option
 from keepstate.cli.exit_codes import Stop
-from keepstate.cli.scopes import choose
+from keepstate.cli.scopes import choose, known
 from keepstate.cli.stores import opened
 from keepstate.settings import Settings
+from keepstate.values import check_key
+
+if TYPE_CHECKING:
+    from keepstate.cli.scopes import Target
+    from keepstate.store import StateStore
 
 
 def get_(
@@ -42,8 +48,6 @@ def get_(
       job=$(keepstate get job_id --raw --default '')
       keepstate get page --json --dag-id etl --run-id 2026-11-29 --task-id load
     """
-    from keepstate.cli import output
-
     settings = Settings.load()
     target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
     fallback = None if default is None else json_values.parse(default, raw=raw, what="--default")
@@ -115,9 +119,24 @@ def set_(
     text = json_values.read_argument(value)
     if raw and value == "-":
         text = text.removesuffix("\n")
-    parsed = json_values.parse(text, raw=raw, what="stdin" if value == "-" else "the value")
+    what = "stdin" if value == "-" else "the value"
+    parsed = json_values.parse(text, raw=raw, what=what, if_null=f"; to remove it: `keepstate delete {key}`")
     with opened(url, settings) as store:
+        made = _what_is_made(store, target, key)
         target.set(store, key, parsed, retention=lasting, if_version=if_version)
+    if made:
+        output.note(made)
+
+
+def _what_is_made(store: StateStore, target: Target, key: str) -> str | None:
+    """Say what a person's `set` makes anew, as a mistyped name would; who is no person at a terminal does not ask."""
+    if not target.by_person or sys.stderr is None or not sys.stderr.isatty():
+        return None
+    if store.backend.read(target.scope, [check_key(key)], now=store.clock()).entries:
+        return None
+    if known(store, target.scope):
+        return f"created key {key} in {target.scope}"
+    return f"made a new {target.kind}: {target.name}"
 
 
 def delete_(
@@ -164,8 +183,6 @@ def clear_(
       keepstate clear
       keepstate clear --forget --yes --dag-id etl --run-id 2026-11-29 --task-id load
     """
-    from keepstate.cli import output
-
     settings = Settings.load()
     target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
     if target.by_person and not yes:

@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
 
 MEANINGS = {
     ExitCode.OK: "done",
-    ExitCode.FAILED: "there is no such key, version, run or asset; a check found something wrong; a question was answered with no",
+    ExitCode.FAILED: "there is no such key, version, task instance, run or asset; a check found something wrong; a question was answered with no",
     ExitCode.USAGE: "the command line, a key, an id or a value can't be used",
     ExitCode.CONFLICT: "`--if-version` found another version, and nothing was changed",
     ExitCode.UNAVAILABLE: "the store can't be reached, or stayed busy",

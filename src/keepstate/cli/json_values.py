@@ -35,10 +35,10 @@ def read_argument(text: str) -> str:
         ) from None
 
 
-def parse(text: str, *, raw: bool, what: str) -> Any:
+def parse(text: str, *, raw: bool, what: str, if_null: str = "") -> Any:
     """Return the value that ``text`` writes: itself when ``raw``, else the JSON in it.
 
-    Raises ``InvalidInputError`` with line and column for what is no JSON.
+    Raises ``InvalidInputError`` with line and column for what is no JSON. ``if_null`` is the advice for null.
     """
     if raw:
         return text
@@ -57,7 +57,7 @@ def parse(text: str, *, raw: bool, what: str) -> Any:
         # an integer of more digits than Python takes
         raise InvalidInputError(f"{what} can't be read: {exc}") from None
     if value is None:
-        raise InvalidInputError(f"{what} is null, which can't be told from an absent key")
+        raise InvalidInputError(f"{what} is null, which can't be told from an absent key{if_null}")
     return value
 
 

@@ -6,9 +6,11 @@ from typing import Annotated
 
 from keepstate.cli import options, output
 from keepstate.cli.declared import Argument, Option
-from keepstate.cli.scopes import choose
+from keepstate.cli.exit_codes import Stop
+from keepstate.cli.scopes import choose, known
 from keepstate.cli.stores import opened
 from keepstate.clock import to_datetime
+from keepstate.errors import VersionNotFoundError
 from keepstate.settings import Settings
 
 
@@ -36,10 +38,15 @@ def list_(
     target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
     with opened(url, settings) as store:
         entries = target.accessor(store).entries()
+        absent = not entries and not known(store, target.scope)
         now = to_datetime(store.clock())
     if as_json:
         output.put_json([shapes.entry(entry) for entry in entries])
-    elif not entries:
+    if absent:
+        raise Stop(f"there is no {target.kind}: {target.name}")
+    if as_json:
+        return
+    if not entries:
         output.say(f"there are no entries in {target.scope}")
     else:
         tables.draw(
@@ -93,11 +100,18 @@ def history_(
     settings = Settings.load()
     target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
     with opened(url, settings) as store:
-        versions = target.accessor(store).history(key, limit)
+        accessor = target.accessor(store)
+        versions = accessor.history(key, limit)
+        # where no history is kept, a key may be there all the same
+        absent = not versions and accessor.entry(key) is None
         now = to_datetime(store.clock())
     if as_json:
         output.put_json([shapes.version(version) for version in versions])
-    elif not versions:
+    if absent:
+        raise Stop(f"there is no key {key!r} in {target.scope}, nor a history of one")
+    if as_json:
+        return
+    if not versions:
         output.say(f"there is no history of key {key!r} in {target.scope}")
     else:
         tables.draw(
@@ -152,4 +166,9 @@ def restore_(
     settings = Settings.load()
     target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
     with opened(url, settings) as store:
-        target.accessor(store).restore(key, version)
+        try:
+            target.accessor(store).restore(key, version)
+        except VersionNotFoundError as exc:
+            # the library names its own verb last
+            reason = str(exc).rpartition("; ")[0]
+            raise Stop(f"{reason}; `keepstate history {key}` lists what can") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import sys
 
@@ -31,6 +32,18 @@ def say(message: str) -> None:
         with contextlib.suppress(OSError):
             sys.stderr.write(f"keepstate: {visible(message)}\n")
             sys.stderr.flush()
+
+
+def note(message: str) -> None:
+    """Print a dim line on stderr for a person at a terminal; nobody else gets it."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    text = visible(message)
+    if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        text = f"\x1b[2m{text}\x1b[0m"
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 class Lines(logging.Handler):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from keepstate.cli import options, output
 from keepstate.cli.declared import Group, Option
 from keepstate.cli.exit_codes import Stop
-from keepstate.cli.scopes import choose_run
+from keepstate.cli.scopes import choose_run, known
 from keepstate.cli.stores import opened
 from keepstate.clock import to_datetime
 from keepstate.scope import RunScope
@@ -108,9 +108,14 @@ def show(
             (ti, _checkpoints(store, ti), _sight_of(store, ti.scope, ti.state, now))
             for ti in store.task_instances(dag, run, limit=limit)
         ]
+        absent = not found and not known(store, RunScope(dag, run))
     if as_json:
         output.put_json([shapes.task_instance(ti, checkpoints, seen) for ti, checkpoints, seen in found])
-    elif not found:
+    if absent:
+        raise Stop(f"there is no run {dag} / {run}")
+    if as_json:
+        return
+    if not found:
         output.say(f"there are no task instances of {dag} / {run}")
     else:
         tables.draw(

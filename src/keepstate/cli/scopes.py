@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.base import Fence
 from keepstate.errors import InvalidInputError
-from keepstate.scope import AssetScope, TaskScope, Writer
+from keepstate.scope import AssetScope, RunScope, TaskScope, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
     from keepstate.accessors import AssetStateStore, TaskStateStore
+    from keepstate.scope import Scope
     from keepstate.settings import Settings
     from keepstate.store import StateStore
 
@@ -31,6 +32,16 @@ class Target:
     def by_person(self) -> bool:
         """Whether a person uses it, and not a supervised attempt."""
         return self.writer.kind != "task"
+
+    @property
+    def kind(self) -> str:
+        """What the scope is called."""
+        return "asset" if isinstance(self.scope, AssetScope) else "task instance"
+
+    @property
+    def name(self) -> str:
+        """The scope's name, without its kind."""
+        return str(self.scope).removeprefix("asset ") if self.kind == "asset" else str(self.scope)
 
     def accessor(self, store: StateStore) -> TaskStateStore | AssetStateStore:
         """Return the scope's accessor."""
@@ -110,6 +121,15 @@ def writer_of_asset(settings: Settings) -> Writer:
         map_index=settings.map_index,
         try_number=settings.try_number,
     )
+
+
+def known(store: StateStore, scope: Scope) -> bool:
+    """Whether a scope has ever been there: something was written to it, or it was begun."""
+    if not isinstance(scope, AssetScope) and store.backend.attempts(scope):
+        return True
+    if isinstance(scope, RunScope):
+        return bool(store.task_instances(scope.dag_id, scope.run_id, limit=1))
+    return store.backend.read(scope, [], now=store.clock()).version > 0
 
 
 def choose_run(settings: Settings, dag_id: str | None, run_id: str | None) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from keepstate.cli.times import instant
@@ -10,7 +11,7 @@ from keepstate.scope import TaskScope, Writer
 from keepstate.values import decode
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import ChangeNotice, HeldScope
+    from keepstate.backends.base import ChangeNotice, EntryScope, HeldScope
     from keepstate.cli.presence import Sight
     from keepstate.scope import (
         AssetInfo,
@@ -157,5 +158,13 @@ def change(notice: ChangeNotice) -> dict[str, Any]:
         "value": None if notice.text is None else decode(notice.text),
         "version": notice.version,
         "updated_at": instant(to_datetime(notice.updated_at)),
-        "writer": None if notice.writer is None else writer(Writer.from_text(notice.writer)),
+        "writer": None if notice.writer is None else writer(_whole(Writer.from_text(notice.writer), scope)),
     }
+
+
+def _whole(who: Writer, scope: EntryScope) -> Writer:
+    """Return a writer with the ids that the store leaves out, as they are those of the scope."""
+    if who.kind != "task" or who.task_id is not None or not isinstance(scope, TaskScope):
+        return who
+    ids = {name: getattr(scope, name) for name in ("dag_id", "run_id", "task_id", "map_index")}
+    return replace(who, **ids)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Parsed = Any
 
 _MARK = "\0"
+# how click says that something is no number, or one too small
+_NO_NUMBER = re.compile(r"is not (a valid (int|float|integer)( range)?|in the range x>=\S+)$")
 # click's or Typer's own root of "this can't be parsed", by way of the one name that every Typer exports
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -53,6 +55,14 @@ def _invoke(argv: list[str]) -> Any:
 
 def _explain(exc: Any) -> str:
     text = " ".join(exc.format_message().replace(_MARK, "").split()).rstrip(".")
+    least = getattr(getattr(getattr(exc, "param", None), "type", None), "min", None)
+    text = _NO_NUMBER.sub(
+        lambda found: (
+            f"is not a {'whole ' if 'int' in found[0] or type(least) is int else ''}number"
+            + ("" if least is None else f" of at least {least:g}")
+        ),
+        text,
+    )
     path = exc.ctx.command_path if exc.ctx is not None else "keepstate"
     # a question mark ends a sentence as well
     return f"{text[:1].lower()}{text[1:]}{'' if text.endswith('?') else ';'} see `{path} --help`"

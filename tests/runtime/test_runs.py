@@ -14,6 +14,7 @@ import pytest
 
 from keepstate import (
     AlreadyRunningError,
+    ConfigurationError,
     InvalidIdError,
     InvalidInputError,
     StaleAttemptError,
@@ -21,6 +22,7 @@ from keepstate import (
     connect,
     dag_run,
     task,
+    task_state_store,
 )
 from keepstate.runtime import runs as runs_module
 from keepstate.runtime.attempts import _heart, begin
@@ -95,6 +97,35 @@ def test_a_finished_run_goes_on_when_it_is_named(store: StateStore) -> None:
             assert [touch(name) for name in names] == [[name, 1] for name in names]
 
 
+def test_a_run_in_which_nothing_was_left_to_do_says_so(
+    store: StateStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All results came from the store: a warning, which is visible by default, names the ways to run it again."""
+    hint = (
+        "nightly / it's 1: its tasks had all succeeded before, and none was run; to run it again, give another run_id, "
+        "or erase this run first: keepstate runs delete --dag-id nightly --run-id 'it'\"'\"'s 1'"
+    )
+    for names, told in (("a", []), ("ab", []), ("ab", [hint]), ("", [])):
+        caplog.clear()
+        with dag_run("nightly", "it's 1", store=store):
+            for name in names:
+                touch.override(task_id=name)(name)
+        assert caplog.messages == told
+
+
+def test_exported_ids_are_no_supervisor(store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who exports ids to look around is not inside `keepstate run`: the run is held and ended here."""
+    for name, value in (("DAG_ID", "nightly"), ("RUN_ID", "1"), ("TASK_ID", "load")):
+        monkeypatch.setenv(f"KEEPSTATE_{name}", value)
+    for run_id in (None, "1"):
+        with dag_run("nightly", run_id) as run:
+            assert touch("a") == ["a", 1]
+        assert store.attempts("nightly", run.run_id)[0].state == "success"
+    assert {run.state for run in store.runs("nightly")} == {"success"}
+    with pytest.raises(ConfigurationError, match="no task here"):
+        task_state_store()
+
+
 def test_the_store_of_a_run(tmp_path: Path, store: StateStore) -> None:
     """A url is opened and closed by the block, a store stays the caller's, and both at once is refused."""
     url = f"sqlite:///{tmp_path / 'other.db'}"
@@ -130,7 +161,12 @@ def test_runs_in_runs(store: StateStore) -> None:
         with dag_run("nightly", "inner", store=store):
             assert where() == "inner"
         assert where() == "outer"
-        with pytest.raises(AlreadyRunningError), dag_run("nightly", "outer", store=store):
+        with (
+            pytest.raises(
+                AlreadyRunningError, match=r"--take-over, or in Python dag_run\(\.\.\., take_over=True\)"
+            ),
+            dag_run("nightly", "outer", store=store),
+        ):
             pass
         assert where() == "outer"
 

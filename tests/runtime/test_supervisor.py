@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from keepstate import InvalidIdError, InvalidInputError, InvalidTypeError, StateStore, connect
+from keepstate.runtime.attempts import begin
+from keepstate.runtime.runs import how_to_run_again
 from keepstate.runtime.supervisor import Event, supervise
+from keepstate.scope import RunScope
 from keepstate.settings import Settings
 from tests.support.programs import is_alive, until
 
@@ -84,7 +87,10 @@ def test_success_and_what_it_prevents(store: StateStore, tmp_path: Path) -> None
     code, told = quick(store, command)
     assert (code, [str(event) for event in told]) == (
         0,
-        ["nightly / 1 / load has already succeeded, and is not run again"],
+        [
+            "nightly / 1 / load has already succeeded, and is not run again; "
+            + how_to_run_again(RunScope("nightly", "1"), "--run-id")
+        ],
     )
     assert (tmp_path / "ran").read_text() == "x\n"
     assert attempts(store) == [(1, "success")]
@@ -270,6 +276,25 @@ def test_a_step_needs_an_id_of_its_own(store: StateStore, monkeypatch: pytest.Mo
         supervise(inner, ["true"])
 
 
+def test_a_finished_step_is_no_reason_to_erase_the_run(home: Path) -> None:
+    """A step of a supervised script is met again at each retry: it is skipped, and that is all there is to say."""
+    facts = {"dag_id": "nightly", "run_id": "1", "task_id": "flow", "try_number": 1, "attempt_id": "x"}
+    with connect(settings=Settings(home=str(home), **facts)) as inner:
+        told: list[Event] = []
+        for _ in range(2):
+            assert supervise(inner, ["true"], on_event=told.append) == 0
+    assert str(told[-1]) == "nightly / 1 / true has already succeeded, and is not run again"
+
+
+@pytest.mark.parametrize("missing", ["try_number", "attempt_id"])
+def test_exported_ids_are_no_supervisor(home: Path, store: StateStore, missing: str) -> None:
+    """Who exports ids to look around is not inside `keepstate run`: a command is a run of its own name there."""
+    facts = {"dag_id": "nightly", "run_id": "1", "task_id": "load", "try_number": 1, "attempt_id": "x"}
+    with connect(settings=Settings(home=str(home), **{**facts, missing: None})) as inner:
+        assert supervise(inner, ["true"]) == 0
+    assert [(run.dag_id, run.state) for run in store.runs()] == [("true", "success")]
+
+
 def test_what_makes_no_sense_is_refused_before_anything_begins(store: StateStore) -> None:
     """Ids, the command, retries and times are checked first."""
     bad: list[tuple[type[Exception], dict[str, Any]]] = [
@@ -450,6 +475,38 @@ def test_taking_over(programs: Programs, store: StateStore, ids: tuple[str, ...]
     (instance,) = store.task_instances("nightly", run.run_id)
     found = store.attempts("nightly", run.run_id, instance.scope.task_id)
     assert [one.state for one in found] == ["success", "lost"]
+
+
+def test_losing_the_run_alone(programs: Programs, store: StateStore) -> None:
+    """Whoever took the run over may not have come to the task yet: the command is ended, and one line tells why."""
+    command = programs.supervised(["sh", "-c", WAIT], *RUN[:4], "--retries", 9)
+    with programs.started(command) as first:
+        until(lambda: programs.lines("begun"))
+        later = begin(store, RunScope("nightly", "1"), take_over=True)
+        _, errors = first.communicate(timeout=30)
+        later.end("failed")
+    assert first.returncode == 75
+    (line,) = errors.splitlines()
+    assert line.startswith(
+        "StaleAttemptError: attempt 1 of nightly / 1 may not go on: attempt 2 has begun since"
+    )
+    assert kinds(programs) == ["began"]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_losing_the_run_is_learnt_at_the_end(programs: Programs, store: StateStore, code: int) -> None:
+    """A command that ended before any heartbeat told of it has not made the run a success: it is the later one's."""
+    command = programs.supervised(["sh", "-c", f"{WAIT}; exit {code}"], *RUN[:4])
+    with programs.started(command, KEEPSTATE_HEARTBEAT="600") as first:
+        until(lambda: programs.lines("begun"))
+        later = begin(store, RunScope("nightly", "1"), take_over=True)
+        programs.file("go").touch()
+        _, errors = first.communicate(timeout=30)
+        later.end("failed")
+    assert first.returncode == 75
+    assert len(errors.splitlines()) == 1
+    assert "StaleAttemptError" in errors
+    assert attempts(store, None) == [(1, "lost"), (2, "failed")]
 
 
 def test_the_supervisor_starts_lightly() -> None:

@@ -48,7 +48,7 @@ class HeldAttempt:
     """An attempt of a task instance or run that this process carries out, from its beginning to its recorded end.
 
     ``overtaken`` turns true when a heartbeat learns that a later attempt has begun; ``on_overtaken`` is then called once,
-    on the thread of the heartbeats.
+    on the thread of the heartbeats, and whoever set it is to tell people.
     """
 
     def __init__(
@@ -91,9 +91,10 @@ class HeldAttempt:
         try:
             self.check()
         except StaleAttemptError as exc:
-            log.warning("%s", exc)
             _heart.release(self)
-            if self.on_overtaken is not None:
+            if self.on_overtaken is None:
+                log.warning("%s", exc)
+            else:
                 self.on_overtaken()
         except KeepstateError as exc:
             log.warning("No sign of life of %s could be stored, and it is tried again: %s", self.scope, exc)

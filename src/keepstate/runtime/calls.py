@@ -91,6 +91,7 @@ class Call:
                 f"{self.scope} has succeeded in this run, and is now called with other arguments: its result is not theirs. "
                 "Call it with the same ones, start another run, or name this call with .override(task_id=...)"
             )
+        self._run.returned_results = True
         log.info("%s has succeeded in this run already; its stored result is returned", self.scope)
         return (decode(outcome.result),)
 
@@ -98,6 +99,7 @@ class Call:
         """Begin the next attempt, with an accessor of its own, and return its body."""
         run, options = self._run, self._options
         run.check()
+        run.began_tasks = True
         self._held = held = begin(run.store, self.scope, item=self._item, hold=run.hold)
         number = held.try_number
         self._first_try = self._first_try or number

@@ -45,7 +45,8 @@ class Run:
     """A run, as its tasks see it: ``dag_run`` in their context.
 
     ``hold`` is the attempt by which this process holds the run alone. In a program under `keepstate run` it is the
-    supervisor that holds its task instance, or the run; ``supervised`` names that attempt.
+    supervisor that holds its task instance, or the run; ``supervised`` names that attempt. ``began_tasks`` and
+    ``returned_results`` tell whether its tasks have been run, or had been before, or both.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class Run:
         self._calls: dict[str, int] = {}
         self._owners: dict[str, object] = {}
         self._began: datetime | None = None
+        self.began_tasks = False
+        self.returned_results = False
         if supervised is not None and supervised[0].map_index < 0:
             self._owners[supervised[0].task_id] = "the supervised command"
 
@@ -233,6 +236,7 @@ class dag_run:  # noqa: N801 - it is used as a word of the language: with dag_ru
         self._url = url
         self._take_over = take_over
         self._hold: HeldAttempt | None = None
+        self._run: Run | None = None
         self._entered: Any = None
         self._opened: StateStore | None = None
 
@@ -245,7 +249,7 @@ class dag_run:  # noqa: N801 - it is used as a word of the language: with dag_ru
 
             store = self._opened = connect(self._url)
         try:
-            run = self._run(store)
+            self._run = run = self._find_run(store)
         except BaseException:
             self._close()
             raise
@@ -253,7 +257,7 @@ class dag_run:  # noqa: N801 - it is used as a word of the language: with dag_ru
         self._entered.__enter__()
         return run
 
-    def _run(self, store: StateStore | None) -> Run:
+    def _find_run(self, store: StateStore | None) -> Run:
         settings = Settings.load()
         if store is None and settings.dag_id == self._dag_id and self._run_id in {None, settings.run_id}:
             supervised = _supervised_run(settings)
@@ -270,9 +274,13 @@ class dag_run:  # noqa: N801 - it is used as a word of the language: with dag_ru
         entered, self._entered = self._entered, None
         entered.__exit__(None, None, None)
         hold, self._hold = self._hold, None
+        run, self._run = self._run, None
         try:
             if hold is not None:
                 _end_run(hold, exc)
+                # an unnamed run is not met again, once it has succeeded
+                if exc is None and self._run_id is not None and run is not None:
+                    _tell_if_idle(run)
         finally:
             self._close()
 
@@ -292,6 +300,22 @@ def _end_run(hold: HeldAttempt, exc: BaseException | None) -> None:
         log.warning("%s was taken over; its end is somebody else's to record", hold.scope)
     except KeepstateError as trouble:
         log.warning("The end of %s could not be stored: %s", hold.scope, trouble)
+
+
+def how_to_run_again(scope: RunScope | TaskScope, run_id_option: str) -> str:
+    """Say what to do where a run that has succeeded was not meant."""
+    import shlex
+
+    ids = f"--dag-id {shlex.quote(scope.dag_id)} --run-id {shlex.quote(scope.run_id)}"
+    return (
+        f"to run it again, give another {run_id_option}, or erase this run first: keepstate runs delete {ids}"
+    )
+
+
+def _tell_if_idle(run: Run) -> None:
+    if run.returned_results and not run.began_tasks:
+        again = how_to_run_again(run.scope, "run_id")
+        log.warning("%s: its tasks had all succeeded before, and none was run; %s", run.scope, again)
 
 
 # ------------------------------------------------------------------------------------- which run is current
@@ -338,20 +362,35 @@ def default_store() -> StateStore:
         return _open(Settings.load())
 
 
-def supervised_store(settings: Settings) -> TaskStateStore | None:
-    """Return the accessor of the task instance that `keepstate run` supervises, or ``None`` where there is none."""
+def supervised_attempt(settings: Settings) -> tuple[TaskScope, Fence] | None:
+    """Return the attempt by which `keepstate run` supervises this program, or ``None`` where it does not.
+
+    Ids alone are no attempt: people export them to look around.
+    """
     if settings.dag_id is None or settings.run_id is None or settings.task_id is None:
         return None
+    if settings.try_number is None or settings.attempt_id is None:
+        return None
+    scope = TaskScope(settings.dag_id, settings.run_id, settings.task_id, settings.map_index)
+    return scope, Fence(settings.try_number, settings.attempt_id)
+
+
+def supervised_store(settings: Settings) -> TaskStateStore | None:
+    """Return the accessor of the task instance that `keepstate run` supervises, or ``None`` where there is none."""
+    supervised = supervised_attempt(settings)
+    if supervised is None:
+        return None
+    scope, fence = supervised
     with _lock:
         store = _open(settings)
         if settings not in _accessors:
             _accessors[settings] = store.task(
-                settings.dag_id,
-                settings.run_id,
-                settings.task_id,
-                map_index=settings.map_index,
-                try_number=settings.try_number,
-                attempt_id=settings.attempt_id,
+                scope.dag_id,
+                scope.run_id,
+                scope.task_id,
+                map_index=scope.map_index,
+                try_number=fence.try_number,
+                attempt_id=fence.attempt_id,
             )
         return _accessors[settings]
 
@@ -360,16 +399,14 @@ _accessors: dict[Settings, TaskStateStore] = {}
 
 
 def _supervised_run(settings: Settings) -> Run | None:
-    if settings.dag_id is None or settings.run_id is None:
+    supervised = supervised_attempt(settings)
+    if supervised is None:
         return None
-    supervised = None
-    if settings.task_id is not None and settings.try_number is not None:
-        scope = TaskScope(settings.dag_id, settings.run_id, settings.task_id, settings.map_index)
-        supervised = scope, Fence(settings.try_number, settings.attempt_id)
+    scope, _ = supervised
     with _lock:
         key = (os.getpid(), settings)
         if key not in _processes:
-            _processes[key] = Run(_open(settings), settings.dag_id, settings.run_id, supervised=supervised)
+            _processes[key] = Run(_open(settings), scope.dag_id, scope.run_id, supervised=supervised)
         return _processes[key]
 
 

@@ -11,6 +11,7 @@ This module is imported by each `keepstate run`, so it imports little.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -19,13 +20,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from keepstate.clock import SECOND
-from keepstate.errors import InvalidInputError, InvalidTypeError, KeepstateError
+from keepstate.errors import InvalidInputError, InvalidTypeError, KeepstateError, StaleAttemptError
 from keepstate.runtime.attempts import begin
 from keepstate.runtime.commands import Child, Guard
 from keepstate.runtime.liveness import Presence
 from keepstate.runtime.names import program_name
 from keepstate.runtime.retries import RetryPolicy, seconds
-from keepstate.runtime.runs import hold_run
+from keepstate.runtime.runs import hold_run, how_to_run_again, supervised_attempt
 from keepstate.runtime.signals import SignalWatch
 from keepstate.scope import RunScope, TaskScope
 
@@ -131,17 +132,17 @@ def supervise(  # noqa: PLR0913 - as many as `keepstate run` has options
             return job.run(place.scope(), guard, take_over=take_over)
         run = hold_run(store, place.dag_id, place.run_id, take_over=take_over, guard=guard.pid)
         run.on_overtaken = job.end_command
-        state, reason = "failed", None
         try:
             assert isinstance(run.scope, RunScope)  # noqa: S101 - hold_run holds nothing else
             scope = place.scope(run.scope.run_id)
             code = job.run(scope, guard, take_over=take_over, hold=run)
-            state, reason = ("success", None) if code == 0 else ("failed", f"{scope.task_id} failed")
         except BaseException as exc:
-            reason = f"{type(exc).__name__}: {exc}"
+            _end_by(run, exc)
             raise
-        finally:
-            _end(run, state, reason)
+        if code == 0:
+            _end(run, "success")
+        else:
+            _end(run, "failed", f"{scope.task_id} failed")
         return code
 
 
@@ -158,7 +159,8 @@ class _Place:
         map_index: int,
     ) -> None:
         name = program_name(command)
-        inside = dag_id is None and run_id is None and around.try_number is not None
+        supervised = supervised_attempt(around)
+        inside = dag_id is None and run_id is None and supervised is not None
         if inside:
             dag_id, run_id = around.dag_id, around.run_id
         self.dag_id = dag_id or name
@@ -211,6 +213,8 @@ class _Job:
         """Run attempts until one succeeds or none is left; return the exit code of the last."""
         if self._store.backend.outcome(scope) is not None:
             text = f"{scope} has already succeeded, and is not run again"
+            if not self._is_step(scope):
+                text += f"; {how_to_run_again(scope, '--run-id')}"
             self._tell("already_succeeded", scope, text, returncode=0)
             return 0
         failures = 0
@@ -229,12 +233,20 @@ class _Job:
             last = failures > self._policy.retries or self._stopped is not None
             # a later attempt's beginning ends it all here
             attempt.end("failed" if last else "up_for_retry", reason=told)
+            if hold is not None and hold.overtaken:
+                # that is why the command was ended
+                hold.check()
             self._tell("failed", scope, f"attempt {number} failed: {told}", number, code)
             if last or not self._wait(scope, failures):
                 self._give_up(scope, number, code)
                 return code
         self._give_up(scope, None, None)
         return _KILLED + self._stopped
+
+    def _is_step(self, scope: TaskScope) -> bool:
+        """Whether it is a task of the supervised run around it, where finished steps are met at each retry."""
+        around = supervised_attempt(self._store.settings)
+        return around is not None and (around[0].dag_id, around[0].run_id) == (scope.dag_id, scope.run_id)
 
     def pass_on(self, number: int) -> None:
         """Pass a signal on to the command, and begin no further attempt."""
@@ -255,6 +267,7 @@ class _Job:
     def _attempt(self, attempt: HeldAttempt, scope: TaskScope, guard: Guard) -> tuple[int, str]:
         """Run the command once, as ``attempt``; return its exit code, and what is to be told of its end."""
         number = attempt.try_number
+        attempt.on_overtaken = self.end_command
         for lost in attempt.lost:
             fate = "was taken over" if attempt.displaced else "was lost: its process is gone"
             self._tell("lost", scope, f"attempt {lost} of {scope} {fate}", lost)
@@ -265,7 +278,6 @@ class _Job:
             self._tell("began", scope, f"attempt {number} of {scope}", number)
             child = Child(self._command, self._environment(attempt, scope), guard, grace=self._grace)
             self._child = child
-            attempt.on_overtaken = self.end_command
             if attempt.overtaken:
                 child.stop()
             if (stopped := self._signal()) is not None:
@@ -273,11 +285,12 @@ class _Job:
             code = child.wait(self._timeout, self.idle)
         except BaseException as exc:
             # the guard ends the command
-            _end(attempt, "failed", f"{type(exc).__name__}: {exc}")
+            _end_by(attempt, exc)
             raise
         finally:
             self._child = None
-            attempt.on_overtaken = None
+            # a late beat must not end the next attempt's command
+            attempt.on_overtaken = _nothing
         told = f"it took longer than {self._timeout:g} s" if child.timed_out else _told(code)
         if (stopped := self._signal()) is not None:
             told += f", after {signal.Signals(stopped).name} was passed on"
@@ -335,12 +348,24 @@ class _Job:
             self._on_event(Event(kind, scope, text, try_number, returncode, delay))
 
 
-def _end(attempt: HeldAttempt, state: str, reason: str | None) -> None:
-    """Record an end where something else is on its way out already."""
+def _nothing() -> None:
+    """Do nothing when a heartbeat learns what the end of the attempt will tell."""
+
+
+def _end(attempt: HeldAttempt, state: str, reason: str | None = None) -> None:
+    """Record an end. Trouble is logged, as the exit code matters more; raises ``StaleAttemptError`` all the same."""
     try:
         attempt.end(state, reason=reason)
+    except StaleAttemptError:
+        raise
     except KeepstateError as exc:
         log.warning("The end of %s could not be stored: %s", attempt.scope, exc)
+
+
+def _end_by(attempt: HeldAttempt, error: BaseException) -> None:
+    """Record the end by an error that is on its way out, and tells of a loss itself."""
+    with contextlib.suppress(StaleAttemptError):
+        _end(attempt, "failed", f"{type(error).__name__}: {error}")
 
 
 def _told(code: int) -> str:

@@ -148,8 +148,11 @@ def test_doctor_says_what_is_in_force(run, home) -> None:
     assert sources["KEEPSTATE_HOME"] == "environment"
     assert sources["KEEPSTATE_URL"] == "default"
     shown = run("doctor").out
-    assert "KEEPSTATE_HISTORY_LIMIT" in shown
+    assert "KEEPSTATE_HOME" in shown
+    assert "KEEPSTATE_HISTORY_LIMIT" not in shown
     assert "WRONG" not in shown
+    assert shown.splitlines()[-1].startswith("ok  test entry ")
+    assert "KEEPSTATE_HISTORY_LIMIT" in run("doctor", "--all").out
 
 
 def test_doctor_leaves_no_trace(run, store, home) -> None:
@@ -235,3 +238,34 @@ def test_a_busy_store_is_unavailable(run, store, home, monkeypatch) -> None:
     other.close()
     assert done.code == 69
     one_line(done.err)
+
+
+def test_doctor_warns_of_a_misspelt_setting(run, monkeypatch) -> None:
+    """It is no trouble, and yet not as it was meant."""
+    monkeypatch.setenv("KEEPSTATE_URI", "x")
+    done = run("doctor")
+    assert done.code == 0
+    (line,) = [line for line in done.out.splitlines() if line.startswith("warning")]
+    assert line.endswith("did you mean KEEPSTATE_URL?")
+    report = json.loads(run("doctor", "--json").out)
+    assert [found["name"] for found in report["checks"] if found["warning"]] == ["KEEPSTATE_URI"]
+    assert report["ok"] is True
+
+
+@pytest.mark.parametrize("url", ["sqlite:////nowhere/x.db", "nonsense", "oracle://db/x"])
+def test_doctor_says_that_it_is_the_store_which_is_wrong(run, url: str) -> None:
+    """A folder or URL that can't be used is no matter of tables."""
+    done = run("doctor", "--url", url)
+    assert done.code == 78
+    assert done.out.splitlines()[-1].split()[:2] == ["WRONG", "store"]
+
+
+def test_a_person_is_told_what_is_waited_for() -> None:
+    """Once, after two seconds, and without the password."""
+    url = "postgresql://ada:s3cret@127.0.0.1:1/db"
+    code, shown = on_terminal("runs", "--url", url, KEEPSTATE_RETRY_TIMEOUT="2.5", NO_COLOR="1", columns=200)
+    assert code == 69
+    assert shown.count("waiting for the store at postgresql://ada:***@127.0.0.1:1/db\r\n") == 1
+    assert "s3cret" not in shown
+    _, shown = on_terminal("runs", "--url", url, KEEPSTATE_RETRY_TIMEOUT="0")
+    assert "waiting" not in shown

@@ -7,18 +7,22 @@ import sqlite3
 import time
 import uuid
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from keepstate.cli import options, output
+from keepstate.cli.declared import Option
 from keepstate.cli.exit_codes import ExitCode, exit_code_of
-from keepstate.cli.stores import opened
+from keepstate.cli.stores import opened, without_password
 from keepstate.connect import route, tables_at
 from keepstate.errors import ConfigurationError, KeepstateError, UnsupportedError
 from keepstate.scope import Writer
-from keepstate.settings import Settings, survey
+from keepstate.settings import Settings, describe, survey
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from keepstate.store import StateStore
 
 # a person waits for the answer
@@ -39,6 +43,7 @@ class Finding:
     ok: bool
     detail: str
     code: int = ExitCode.OK
+    warns: bool = False
 
 
 @dataclass
@@ -55,10 +60,16 @@ class Report:
         return next((finding.code for finding in self.findings if not finding.ok), ExitCode.OK)
 
 
-def doctor_(as_json: options.AsJson = False, url: options.Url = None) -> int:
+def doctor_(
+    everything: Annotated[
+        bool, Option("--all", "-a", help="Show the settings that are at their default, too.")
+    ] = False,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+) -> int:
     """Say which store and settings are in force, try the store out, and name what is wrong.
 
-    A test entry is written, read and removed without a trace; a store that is missing is made, as any use would. The exit
+    Of the settings it shows those that are set; --all and --json show every one. A test entry is written, read and removed without a trace; a store that is missing is made, as any use would. The exit
     code is 0 when all is well, else that of the first trouble.
 
     Examples:
@@ -81,22 +92,27 @@ def doctor_(as_json: options.AsJson = False, url: options.Url = None) -> int:
                 **report.facts,
                 "settings": report.settings,
                 "checks": [
-                    {"name": found.name, "ok": found.ok, "detail": found.detail} for found in report.findings
+                    {"name": found.name, "ok": found.ok, "warning": found.warns, "detail": found.detail}
+                    for found in report.findings
                 ],
             }
         )
     else:
-        _draw(report)
+        _draw(report, everything=everything)
     return report.code
 
 
 def _look_at_settings(report: Report) -> None:
     wrong = 0
     for variable, value, source, problem in survey():
-        shown = _without_password(value) if variable.endswith("_URL") else value
+        shown = without_password(value) if variable.endswith("_URL") else value
         report.settings.append({"variable": variable, "value": shown, "source": source})
         if source == "unknown":
-            report.findings.append(Finding(variable, ok=True, detail=f"is ignored: {problem}"))
+            close = get_close_matches(variable, [name for name, *_ in describe()], n=1)
+            guess = f"; did you mean {close[0]}?" if close else ""
+            report.findings.append(
+                Finding(variable, ok=True, warns=True, detail=f"is ignored: {problem}{guess}")
+            )
         elif problem is not None:
             wrong += 1
             report.findings.append(Finding("settings", ok=False, detail=problem, code=ExitCode.CONFIGURATION))
@@ -109,10 +125,9 @@ def _look_at_store(report: Report, url: str | None, settings: Settings) -> None:
     report.facts["route"] = way
     report.facts["why"] = _ROUTES[way]
     impatient = replace(settings, retry_timeout=min(settings.retry_timeout, _PATIENCE))
-    name = "tables"
+    name = "store"
     try:
         _look_at_tables(report, url, impatient)
-        name = "store"
         with opened(url, impatient) as store:
             report.facts["address"] = store.backend.address
             report.findings.append(Finding("store", ok=True, detail=f"{store.backend.address} is open"))
@@ -171,19 +186,15 @@ def _try_out(store: StateStore) -> str:
     return ", ".join(f"{what} in {seconds * 1000:.1f} ms" for what, seconds in times)
 
 
-def _without_password(value: Any) -> Any:
-    """Return a URL without what must not be seen."""
-    if not isinstance(value, str) or "://" not in value:
-        return value
-    scheme, _, rest = value.partition("://")
-    address, _, _ = rest.partition("?")
-    credentials, at, place = address.rpartition("@")
-    user = credentials.partition(":")[0]
-    secret = ":***" if ":" in credentials else ""
-    return f"{scheme}://{user}{secret}{at}{place}"
+def _verdict(found: Finding) -> Text:
+    from keepstate.cli.tables import styled
+
+    if not found.ok:
+        return styled("WRONG", "bold red")
+    return styled("warning", "yellow") if found.warns else styled("ok", "green")
 
 
-def _draw(report: Report) -> None:
+def _draw(report: Report, *, everything: bool) -> None:
     from keepstate.cli import tables
 
     facts = report.facts
@@ -192,19 +203,18 @@ def _draw(report: Report) -> None:
         rows.append(("store", f"{facts.get('address', 'unknown')} ({facts['why']})"))
     tables.draw((tables.Column(""), tables.Column("", fold=True)), rows)
     output.put("")
-    tables.draw(
-        (tables.Column("SETTING"), tables.Column("VALUE", fold=True), tables.Column("FROM")),
-        [
-            (s["variable"], "-" if s["value"] is None else str(s["value"]), s["source"])
-            for s in report.settings
-        ],
-    )
-    output.put("")
+    settings = [one for one in report.settings if everything or one["source"] != "default"]
+    if settings:
+        tables.draw(
+            (tables.Column("SETTING"), tables.Column("VALUE", fold=True), tables.Column("FROM")),
+            [(s["variable"], "-" if s["value"] is None else str(s["value"]), s["source"]) for s in settings],
+        )
+        output.put("")
     tables.draw(
         (tables.Column(""), tables.Column("CHECK"), tables.Column("FOUND", fold=True)),
         [
             (
-                tables.styled("ok", "green") if found.ok else tables.styled("WRONG", "bold red"),
+                _verdict(found),
                 found.name,
                 found.detail,
             )

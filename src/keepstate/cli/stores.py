@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
-from keepstate.cli.output import Lines
+from keepstate.cli import output
 from keepstate.connect import connect
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from keepstate.store import StateStore
 
 _log = logging.getLogger("keepstate")
+# so many seconds a person waits without being told for what
+_SILENCE = 2.0
 
 
 def opened(url: str | None, settings: Settings, *, purge: bool = False) -> StateStore:
@@ -21,6 +24,31 @@ def opened(url: str | None, settings: Settings, *, purge: bool = False) -> State
     Without ``purge`` nothing expired is removed on the way: a command in a shell's loop should not wait for that.
     """
     if not _log.handlers:
-        _log.addHandler(Lines())
+        _log.addHandler(output.Lines())
         _log.propagate = False
-    return connect(url, settings=settings, purge_on_open=purge)
+    if sys.stderr is None or not sys.stderr.isatty():
+        return connect(url, settings=settings, purge_on_open=purge)
+    import threading
+
+    place = without_password(url or settings.url) or "the embedded file"
+    telling = threading.Timer(_SILENCE, output.note, [f"waiting for the store at {place}"])
+    telling.daemon = True
+    telling.start()
+    try:
+        return connect(url, settings=settings, purge_on_open=purge)
+    finally:
+        telling.cancel()
+        # `run` forks, which no other thread should see
+        telling.join()
+
+
+def without_password(value: Any) -> Any:
+    """Return a URL without what must not be seen."""
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    scheme, _, rest = value.partition("://")
+    address, _, _ = rest.partition("?")
+    credentials, at, place = address.rpartition("@")
+    user = credentials.partition(":")[0]
+    secret = ":***" if ":" in credentials else ""
+    return f"{scheme}://{user}{secret}{at}{place}"

@@ -7,6 +7,7 @@ import random
 import shutil
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,18 @@ class _Connection(sqlite3.Connection):
         # one cursor for all: making one takes as long as a small statement
         self.hand = self.cursor()
         self.is_wal = False
+
+    def close(self) -> None:
+        """Undo what is under way, and close.
+
+        Closing alone would not do: as long as somebody's traceback holds a statement that an exception cut short, SQLite
+        keeps the connection half alive, and the file locked.
+        """
+        with suppress(sqlite3.Error):
+            self.hand.close()
+        with suppress(sqlite3.Error):
+            self.rollback()
+        super().close()
 
 
 class SqliteDatabase:

@@ -17,7 +17,8 @@ UP = (
     )
     """,
     "CREATE UNIQUE INDEX keepstate_scope_digest ON keepstate_scope (digest)",
-    "CREATE INDEX keepstate_scope_run ON keepstate_scope (dag_id, run_id, kind, task_id, map_index)",
+    # no further: an index row of PostgreSQL has at most 2,704 bytes, and each id has up to 1,000
+    "CREATE INDEX keepstate_scope_run ON keepstate_scope (dag_id, run_id, kind)",
     "CREATE INDEX keepstate_scope_recent ON keepstate_scope (kind, created_at)",
     "CREATE INDEX keepstate_scope_recent_of_dag ON keepstate_scope (dag_id, kind, created_at)",
     "CREATE INDEX keepstate_scope_sweep ON keepstate_scope (sweep_at)",

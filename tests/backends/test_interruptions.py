@@ -1,0 +1,68 @@
+"""Exceptions that come from outside in the middle of a write: Ctrl-C, a signal handler that raises."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+import keepstate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_ROUNDS = 250
+
+
+class _TimeIsUpError(Exception):
+    """What a timeout's signal handler raises."""
+
+
+def test_a_write_cut_short_leaves_the_file_unlocked(tmp_path: Path) -> None:
+    """Whatever statement the exception met, other processes can write at once, though its traceback is kept."""
+
+    def raise_it(*_: object) -> None:
+        raise _TimeIsUpError
+
+    before = signal.signal(signal.SIGALRM, raise_it)
+    kept: list[BaseException] = []
+    other = sqlite3.connect(tmp_path / "keepstate.db", isolation_level=None, timeout=0)
+    try:
+        with keepstate.connect(f"sqlite:///{tmp_path / 'keepstate.db'}") as store:
+            tss = store.task("etl", "r1", "load", try_number=1)
+            for _ in range(_ROUNDS):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0002, 0.003))
+                    while True:
+                        tss.set("page", 1)
+                        tss.increment("count")
+                except _TimeIsUpError as exc:
+                    kept.append(exc)
+                other.execute("BEGIN IMMEDIATE")
+                other.execute("ROLLBACK")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        other.close()
+    assert len(kept) == _ROUNDS
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"])
+def test_ids_of_full_length_work(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """250 characters of four bytes each, in every id at once, that no compression makes shorter."""
+    place = (
+        f"sqlite:///{tmp_path / 'keepstate.db'}"
+        if url == "sqlite"
+        else request.getfixturevalue("postgres_url")
+    )
+    letters = random.Random(1)
+    dag, run, task = ("".join(chr(letters.randrange(0x20000, 0x2A6D0)) for _ in range(250)) for _ in range(3))
+    key = "".join(chr(letters.randrange(0x20000, 0x2A6D0)) for _ in range(512))
+    with keepstate.connect(place) as store:
+        store.task(dag, run, task, try_number=1).set(key, 1)
+        assert store.task(dag, run, task).get(key) == 1
+        assert [info.scope.task_id for info in store.task_instances(dag, run)] == [task]
+        assert store.delete_run(dag, run) == 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from keepstate.clock import Clock, system_clock
 from keepstate.errors import ConfigurationError, UnsupportedError
-from keepstate.settings import Settings
+from keepstate.settings import Settings, shown_url
 from keepstate.store import StateStore
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _sqlite_path(url: str) -> Path:
     path = rest.removeprefix("///")
     if path == rest or not path or path == ":memory:" or path.startswith("?"):
         raise ConfigurationError(
-            f"{url!r} names no file: write sqlite:///relative/file.db or sqlite:////absolute/file.db, "
+            f"{shown_url(url)!r} names no file: write sqlite:///relative/file.db or sqlite:////absolute/file.db, "
             "or memory: for a store that ends with the process"
         )
     return Path(path).expanduser()
@@ -191,9 +191,10 @@ def _unusable(url: str, scheme: str) -> ConfigurationError:
     if scheme in {"http", "https", "mysql"} or scheme.startswith("mysql+"):
         return ConfigurationError(f"this version of keepstate has no {scheme}:// stores yet; use {_KNOWN}")
     if not scheme:
+        shown = shown_url(url)
         return ConfigurationError(
-            f"the store {url!r} has no scheme like sqlite:///; a file would be sqlite:///{url}"
-            if "@" not in url
+            f"the store {shown!r} has no scheme like sqlite:///; a file would be sqlite:///{shown}"
+            if shown == url
             else f"the store's URL has no scheme; use {_KNOWN}"
         )
     return ConfigurationError(f"there is no store of the kind {scheme}://; use {_KNOWN}")

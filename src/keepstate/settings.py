@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,37 @@ if TYPE_CHECKING:
 
 _TRUE = {"1", "t", "true", "yes", "on"}
 _FALSE = {"0", "f", "false", "no", "off"}
+
+
+# strictly what an address with or without credentials looks like: no character that might begin another part
+_ADDRESS = re.compile(
+    r"(?P<scheme>(?:postgresql|postgres)(?:\+\w+)?://)"
+    r"(?:(?P<user>[^\s:@/?#]*)(?P<secret>:[^\s@/?#]*)?@)?"
+    r"(?P<place>(?:[\w.-]*|\[[\da-fA-F:.]+\])(?::\d+)?(?:/[^\s:@/?#]*)?)(?:\?[^@]*)?",
+    re.ASCII,
+)
+_FILE = re.compile(r"(sqlite:///[^?]*)(\?.*)?", re.ASCII | re.DOTALL)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:", re.ASCII)
+_PATH = re.compile(r"(?!//)[^\s:=@?#]+")
+
+
+def shown_url(text: str) -> str:
+    """Return a store's URL for people to see: without its password and options.
+
+    Of a text that can't surely be taken apart only its scheme is shown, as any other part may be the password.
+    """
+    if text in {"", "memory:"}:
+        return text
+    if file := _FILE.fullmatch(text):
+        return file[1]
+    if found := _ADDRESS.fullmatch(text):
+        user, secret = found["user"], ":***" if found["secret"] else ""
+        at = "" if user is None else f"{user}{secret}@"
+        return f"{found['scheme']}{at}{found['place']}"
+    if _PATH.fullmatch(text):
+        return text
+    scheme = _SCHEME.match(text)
+    return f"{scheme[0]}…" if scheme else "…"
 
 
 class _RefusedError(Exception):
@@ -64,8 +96,12 @@ def _text(text: str) -> str:
     return text
 
 
-def _setting(variable: str, parse: Callable[[str], Any], default: Any, meaning: str) -> Any:
-    return field(default=default, metadata={"variable": variable, "parse": parse, "meaning": meaning})
+def _setting(
+    variable: str, parse: Callable[[str], Any], default: Any, meaning: str, *, secret: bool = False
+) -> Any:
+    return field(
+        default=default, repr=not secret, metadata={"variable": variable, "parse": parse, "meaning": meaning}
+    )
 
 
 @dataclass(frozen=True)
@@ -100,7 +136,7 @@ class Settings:
         "bytes of JSON above which REST and pages refuse a value and a task's write warns; 0 turns the limit off",
     )
     url: str | None = _setting(
-        "KEEPSTATE_URL", _text, None, "where state lives, as keepstate.connect() takes it"
+        "KEEPSTATE_URL", _text, None, "where state lives, as keepstate.connect() takes it", secret=True
     )
     home: str | None = _setting(
         "KEEPSTATE_HOME",
@@ -192,8 +228,9 @@ def survey(environ: Mapping[str, str] | None = None) -> list[tuple[str, Any, str
     """Return every setting as it stands in ``environ`` (default: the process environment), refusing none.
 
     Each is (variable, value, source, problem): ``source`` is ``environment`` or ``default``, and a value that
-    `Settings.load` would refuse is given as it is written, with the refusal as its problem. Variables that begin with
-    ``KEEPSTATE_`` and name no setting come last, with source ``unknown``.
+    `Settings.load` would refuse is given as it is written, with the refusal as its problem. The URL is given without its
+    password. Variables that begin with ``KEEPSTATE_`` and name no setting come last, with source ``unknown`` and without
+    their values, which nobody knows to be harmless.
     """
     source = os.environ if environ is None else environ
     found: list[tuple[str, Any, str, str | None]] = []
@@ -208,7 +245,9 @@ def survey(environ: Mapping[str, str] | None = None) -> list[tuple[str, Any, str
         except ConfigurationError as exc:
             found.append((variable, text, "environment", str(exc)))
         else:
-            found.append((variable, value, "environment", None))
+            # it is for people to see
+            shown = shown_url(value) if item.name == "url" else value
+            found.append((variable, shown, "environment", None))
     known = {setting[0] for setting in found}
     strangers = sorted(name for name in source if name.startswith("KEEPSTATE_") and name not in known)
-    return found + [(name, source[name], "unknown", "this version has no such setting") for name in strangers]
+    return found + [(name, None, "unknown", "this version has no such setting") for name in strangers]

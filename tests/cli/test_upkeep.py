@@ -195,6 +195,12 @@ def test_doctor_hides_passwords(run, monkeypatch) -> None:
         assert done.code == 69
         assert "s3cret" not in done.out + done.err
         assert "ada" in done.out
+    monkeypatch.setenv("KEEPSTATE_URL", "host=h user=ada password=s3cret")
+    monkeypatch.setenv("KEEPSTATE_TOKEN", "s3cret")
+    for command in (["doctor"], ["doctor", "--json"], ["runs"]):
+        done = run(*command)
+        assert done.code == 78
+        assert "s3cret" not in done.out + done.err
 
 
 def test_doctor_names_every_bad_setting(run, monkeypatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import keepstate
 from keepstate.errors import ConfigurationError
-from keepstate.settings import Settings, describe, survey
+from keepstate.settings import Settings, describe, shown_url, survey
 
 WHOLE_NUMBERS = {
     "AIRFLOW__STATE_STORE__DEFAULT_RETENTION_DAYS": ("default_retention_days", 0, 1_000_000),
@@ -142,7 +142,39 @@ def test_a_survey_refuses_nothing() -> None:
     assert (value, source) == ("x", "environment")
     assert "whole number" in str(problem)
     assert rows["KEEPSTATE_HEARTBEAT"] == (10.0, "default", None)
-    assert rows["KEEPSTATE_TYPO"][1] == "unknown"
+    assert rows["KEEPSTATE_TYPO"][:2] == (None, "unknown")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("memory:", "memory:"),
+        ("state.db", "state.db"),
+        ("sqlite:////srv/a@b.db", "sqlite:////srv/a@b.db"),
+        ("sqlite://u:hunter2@h/db", "sqlite:…"),
+        ("postgresql://u:hunter2@h:5432/db", "postgresql://u:***@h:5432/db"),
+        ("postgresql+psycopg://u@[::1]/db?password=hunter2", "postgresql+psycopg://u@[::1]/db"),
+        ("postgresql://h/db?user=u&password=hun@ter2", "postgresql:…"),
+        ("postgresql://u:12?hunter2@h/db", "postgresql:…"),
+        ("postgresql://u:12/hunter2@h/db", "postgresql:…"),
+        ("postgresql://u:12#hunter2@h/db", "postgresql:…"),
+        ("postgresql://u:p@hunter2@h/db", "postgresql:…"),
+        ("postgresql:/u:hunter2@h/db", "postgresql:…"),
+        ("postgresql:u:hunter2@h", "postgresql:…"),
+        ("redis://hunter2@h", "redis:…"),
+        ("u:hunter2@h/db", "u:…"),
+        ("//u:hunter2@h/db", "…"),
+        ("//hunter2", "…"),
+        ("host=h user=u password=hunter2", "…"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    """Of what can't surely be taken apart only the scheme is shown; and no ``repr`` repeats it."""
+    assert shown_url(url) == shown
+    settings = Settings.load({"KEEPSTATE_URL": url})
+    assert settings.url == url
+    assert "hunter2" not in repr(settings)
+    assert "hunter2" not in str(survey({"KEEPSTATE_URL": url, "KEEPSTATE_TOKEN": "hunter2"}))
 
 
 def test_settings_do_not_change() -> None:

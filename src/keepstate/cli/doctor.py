@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from keepstate.cli import options, output
 from keepstate.cli.declared import Option
 from keepstate.cli.exit_codes import ExitCode, exit_code_of
-from keepstate.cli.stores import opened, without_password
+from keepstate.cli.stores import opened
 from keepstate.connect import route, tables_at
 from keepstate.errors import ConfigurationError, KeepstateError, UnsupportedError
 from keepstate.scope import Writer
@@ -105,8 +105,7 @@ def doctor_(
 def _look_at_settings(report: Report) -> None:
     wrong = 0
     for variable, value, source, problem in survey():
-        shown = without_password(value) if variable.endswith("_URL") else value
-        report.settings.append({"variable": variable, "value": shown, "source": source})
+        report.settings.append({"variable": variable, "value": value, "source": source})
         if source == "unknown":
             close = get_close_matches(variable, [name for name, *_ in describe()], n=1)
             guess = f"; did you mean {close[0]}?" if close else ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keepstate.cli import output
 from keepstate.connect import connect
+from keepstate.settings import shown_url
 
 if TYPE_CHECKING:
     from keepstate.settings import Settings
@@ -30,7 +31,7 @@ def opened(url: str | None, settings: Settings, *, purge: bool = False) -> State
         return connect(url, settings=settings, purge_on_open=purge)
     import threading
 
-    place = without_password(url or settings.url) or "the embedded file"
+    place = shown_url(url or settings.url or "") or "the embedded file"
     telling = threading.Timer(_SILENCE, output.note, [f"waiting for the store at {place}"])
     telling.daemon = True
     telling.start()
@@ -40,15 +41,3 @@ def opened(url: str | None, settings: Settings, *, purge: bool = False) -> State
         telling.cancel()
         # `run` forks, which no other thread should see
         telling.join()
-
-
-def without_password(value: Any) -> Any:
-    """Return a URL without what must not be seen."""
-    if not isinstance(value, str) or "://" not in value:
-        return value
-    scheme, _, rest = value.partition("://")
-    address, _, _ = rest.partition("?")
-    credentials, at, place = address.rpartition("@")
-    user = credentials.partition(":")[0]
-    secret = ":***" if ":" in credentials else ""
-    return f"{scheme}://{user}{secret}{at}{place}"

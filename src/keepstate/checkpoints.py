@@ -79,10 +79,12 @@ class Checkpoint(Generic[T]):
         self._finished = False
         self._finish_written = False
         self._last_write = clock()
+        self._begun = False
         self._process = os.getpid()
 
     def __iter__(self) -> Iterator[T]:
         """Yield the items that are not done; an item is done when the body asks for the next."""
+        self._begin()
         try:
             items = iter(cast("Iterable[T]", self._open()))
             if not callable(self._source):
@@ -93,16 +95,14 @@ class Checkpoint(Generic[T]):
                 self._advance(fingerprint)
                 self._write_if_due()
             self._finished = True
-        except GeneratorExit:
-            self._flush_unheard()
-            return
         except BaseException:
-            self.flush()
+            self._flush_unheard()
             raise
         self.flush()
 
     async def __aiter__(self) -> AsyncIterator[T]:
         """Like iterating, for ``async for`` over a plain or an asynchronous source; the store never blocks the loop."""
+        self._begin()
         try:
             pull = _puller(await in_thread(self._open))
             if not callable(self._source):
@@ -116,13 +116,18 @@ class Checkpoint(Generic[T]):
                 self._advance(fingerprint)
                 await in_thread(self._write_if_due)
             self._finished = True
-        except GeneratorExit:
-            await in_thread_to_the_end(self._flush_unheard)
-            return
         except BaseException:
-            await in_thread_to_the_end(self.flush)
+            await in_thread_to_the_end(self._flush_unheard)
             raise
         await in_thread(self.flush)
+
+    def _begin(self) -> None:
+        if self._begun:
+            raise InvalidInputError(
+                f"checkpoint {self._key!r} is iterated twice, and two loops have no common position; share the one iterator, "
+                "or give each loop a checkpoint with a key of its own"
+            )
+        self._begun = True
 
     def flush(self) -> None:
         """Write the position if it is not written yet."""
@@ -139,7 +144,7 @@ class Checkpoint(Generic[T]):
             raise
 
     def _flush_unheard(self) -> None:
-        """Write the position where a loop was left; nobody could catch what is raised here.
+        """Write the position where a loop was left, and let what it was left by go out, and nothing else.
 
         What could not be written is tried again, and told, when the accessor is flushed at the end of the attempt.
         """
@@ -191,7 +196,8 @@ class Checkpoint(Generic[T]):
     def _write_if_due(self) -> None:
         if self._position - self._written < self._every:
             return
-        if self._pause and self._clock() - self._last_write < self._pause:
+        # a clock that was set back says nothing about how long ago the last write was
+        if 0 <= self._clock() - self._last_write < self._pause:
             return
         self._write()
 
@@ -246,7 +252,7 @@ def _length(source: object) -> int | None:
         return None
     try:
         return len(source)  # type: ignore[arg-type]
-    except TypeError:
+    except (TypeError, OverflowError):
         return None
 
 

@@ -429,3 +429,44 @@ def test_a_plain_loop_over_an_asynchronous_source_is_refused(store: StateStore) 
     with pytest.raises(TypeError):
         list(attempt(store, 1).checkpoint(_stream(1)))
     assert store.task("d", "r", "t").get("position") is None
+
+
+def test_a_checkpoint_is_iterated_once(store: StateStore) -> None:
+    """Two loops over one checkpoint would add up their positions, and skip what neither has done."""
+    checkpoint = store.task("etl", "r1", "load", try_number=1).acheckpoint([1, 2, 3])
+
+    async def loop() -> list[int]:
+        return [item async for item in checkpoint]
+
+    assert asyncio.run(loop()) == [1, 2, 3]
+    with pytest.raises(InvalidInputError, match="iterated twice"):
+        asyncio.run(loop())
+
+
+def test_a_clock_set_back_holds_nothing_back(store: StateStore, clock: ManualClock) -> None:
+    """What is due by ``min_interval`` is written, though the clock says that the last write is yet to come."""
+    tss = store.task("etl", "r1", "load", try_number=1)
+    loop = iter(tss.checkpoint(range(10), min_interval=60))
+    next(loop)
+    clock.advance(timedelta(hours=-1))
+    next(loop)
+    assert tss.get("position")["position"] == 1
+
+
+def test_what_a_source_raises_goes_out_though_the_attempt_is_stale(store: StateStore) -> None:
+    """The reason why a loop ended is told, and not that its position could not be written any more."""
+
+    def source() -> Iterator[int]:
+        yield 1
+        yield 2
+        store.task("etl", "r1", "load", try_number=2).get("x")
+        raise RuntimeError("the source is gone")
+
+    loop = store.task("etl", "r1", "load", try_number=1).checkpoint(source(), every=100)
+    with pytest.raises(RuntimeError, match="the source is gone"):
+        list(loop)
+
+
+def test_a_source_longer_than_any_list_has_no_total(store: StateStore) -> None:
+    """A range may be longer than ``len`` can tell."""
+    assert next(iter(store.task("etl", "r1", "load").checkpoint(range(10**30)))) == 0

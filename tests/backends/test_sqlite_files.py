@@ -296,11 +296,14 @@ def test_a_read_only_file_can_be_read(shared_file: Path) -> None:
 
 
 def test_a_read_only_folder_is_told_from_a_read_only_file(shared_file: Path) -> None:
-    """SQLite places its log there: the error names the folder."""
+    """SQLite places its log there, even to read, whatever the file's own rights: the error names the folder."""
     shared_file.parent.chmod(0o555)
-    where = f"{shared_file.parent} may not be written, where SQLite places its log"
-    with pytest.raises(StoreReadOnlyError, match=where):
-        as_nobody(lambda: use(shared_file, lambda tss: tss.set("page", 41)))
+    where = f"{shared_file.parent} may not be written, where SQLite places its log, even to read"
+    for mode in (0o666, 0o444):
+        shared_file.chmod(mode)
+        for verb in (lambda tss: tss.get("page"), lambda tss: tss.set("page", 41)):
+            with pytest.raises(StoreReadOnlyError, match=where):
+                as_nobody(lambda verb=verb: use(shared_file, verb))
     with pytest.raises(StoreReadOnlyError, match=r"is not there, and can't be made as .* may not be written"):
         as_nobody(lambda: use(shared_file.with_name("new.db"), lambda tss: tss.get("page")))
     with open_file(shared_file) as store:

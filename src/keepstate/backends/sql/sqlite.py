@@ -280,8 +280,10 @@ class SqliteDatabase:
             )
         elif kind is BackendUnavailableError and _is_full(folder):
             kind, advice = StoreFullError, _FULL
-        elif kind is StoreReadOnlyError and os.access(self.path, os.W_OK):
-            advice = f"can't be used as {folder} may not be written, where SQLite places its log"
+        elif kind is StoreReadOnlyError and not os.access(folder, os.W_OK):
+            advice = (
+                f"can't be used as {folder} may not be written, where SQLite places its log, even to read"
+            )
         return kind(f"the store {self.address} {advice} ({text})", address=self.address)
 
 

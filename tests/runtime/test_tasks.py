@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from keepstate import (
+    BaseOperator,
     ConfigurationError,
     InvalidIdError,
     InvalidInputError,
@@ -407,6 +409,58 @@ def test_a_repeated_call_is_bound_to_its_arguments(
         None,
         "b",
     ]
+
+
+def test_the_first_call_is_bound_to_its_arguments_too(
+    store: StateStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What comes to stand first in a list does not go on with what the former first has stored."""
+
+    @task
+    def load(name: str, task_state_store: Any = None) -> str | None:
+        seen: str | None = task_state_store.get("file")
+        task_state_store.set("file", name)
+        if seen is None and name == "acme":
+            raise RuntimeError(name)
+        return seen
+
+    for name, raised in (("acme", True), ("aaron", False)):
+        with contextlib.suppress(RuntimeError), dag_run("nightly", "1", store=store):
+            assert load(name) is None
+            assert not raised
+    assert "starts without state" in caplog.text
+    assert [entry.value for entry in store.task("nightly", "1", "load").history("file")][-1] == "acme"
+
+
+def test_an_attempt_anew_finds_the_tasks_inside_it(run: Any, store: StateStore) -> None:
+    """A retried task does not run again what has succeeded inside it; two calls side by side keep to their own."""
+    submitted: list[int] = []
+
+    @task
+    def submit(number: int) -> int:
+        submitted.append(number)
+        return number * 10
+
+    class Tool(BaseOperator):
+        def execute(self, context: Any) -> int:
+            submitted.append(0)
+            return 7
+
+    @task(retries=2, retry_delay=0)
+    def pipeline(first: int, ti: Any = None) -> list[int]:
+        done = [submit(first), submit(first + 1), Tool(task_id=f"tool_{first}").run()]
+        with pytest.raises(InvalidInputError, match="used twice"):
+            Tool(task_id=f"tool_{first}").run()
+        if ti.try_number < 3:
+            raise RuntimeError
+        return done
+
+    assert pipeline(1) == [10, 20, 7]
+    assert submit(9) == 90
+    assert pipeline(5) == [50, 60, 7]
+    assert submitted == [1, 2, 0, 9, 5, 6, 0]
+    assert [len(attempts(store, name)) for name in ("submit", "submit__1", "submit__4")] == [1, 1, 1]
+    assert attempts(store, "submit__5") == []
 
 
 def test_clear_on_success(home: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from keepstate.errors import (
 from keepstate.runtime import assets
 from keepstate.runtime.attempts import begin
 from keepstate.runtime.context import TaskInstance, make_context, running
+from keepstate.runtime.nested import Inner, Names
 from keepstate.scope import TaskScope, Writer
 from keepstate.values import decode, encode
 
@@ -47,7 +48,8 @@ class Call:
     """One call of a task in a run.
 
     ``prepare`` takes an attempt's context and returns the body, ready to be called. ``arguments`` is the fingerprint of what
-    the task was called with, and ``item`` is given where its position among several calls alone would tell it from others.
+    the task was called with, and ``item`` is given where its place among the calls alone tells it from others: what another
+    item has stored is not its state.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Call:
         self._arguments = arguments
         self._item = item
         self._task = task
+        self._names = Names(run)
         self._first_try: int | None = None
         self._held: HeldAttempt | None = None
         self._state: TaskStateStore | None = None
@@ -110,7 +113,13 @@ class Call:
         self._assets = assets.AssetStates(run.store, options.assets, writer, Behalf(self.scope, held.fence))
         last = self._first_try + options.policy.retries
         ti = TaskInstance(
-            **ids, map_index=map_index, try_number=number, max_tries=last, id=held.attempt_id, held=held
+            **ids,
+            map_index=map_index,
+            try_number=number,
+            max_tries=last,
+            id=held.attempt_id,
+            held=held,
+            inner=Inner(self._names),
         )
         context = make_context(
             run, ti, self._state, self._assets, self._task, options.inlets, options.outlets

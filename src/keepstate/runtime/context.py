@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from keepstate.errors import ConfigurationError
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from keepstate.accessors import TaskStateStore
     from keepstate.runtime.assets import AssetStates
     from keepstate.runtime.attempts import HeldAttempt
+    from keepstate.runtime.nested import Inner
     from keepstate.runtime.runs import Run
 
 Context = dict[str, Any]
@@ -56,6 +57,7 @@ class TaskInstance:
     max_tries: int
     id: str
     held: HeldAttempt
+    inner: Inner = field(repr=False, compare=False)
 
     @property
     def attempt_id(self) -> str:

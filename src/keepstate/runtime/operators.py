@@ -13,6 +13,7 @@ from keepstate.runtime.arguments import arguments_for, fingerprint_of
 from keepstate.runtime.calls import Call, attempts_of, drive
 from keepstate.runtime.context import running
 from keepstate.runtime.declarations import declare
+from keepstate.runtime.nested import claim
 from keepstate.runtime.runs import current_run, in_dag_run
 from keepstate.runtime.templates import render
 
@@ -91,7 +92,7 @@ class BaseOperator(metaclass=_RunsWhenMade):
         run = current_run()
         if self.__done is not None and self.__done[0] is run:
             return self.__done[1]
-        run.claim(self.task_id, self)
+        claim(running.here(), run, self.task_id, self)
         self.__templates = {name: self.__field(name) for name in self.template_fields}
         arguments = fingerprint_of({"operator": type(self).__qualname__, **self.__templates})
         call = Call(
@@ -100,6 +101,7 @@ class BaseOperator(metaclass=_RunsWhenMade):
             self.__options,
             self.__prepare,
             arguments=arguments,
+            # its task id is its own, and no place in a loop: what it has stored stays with it
             item=None,
             task=self,
         )

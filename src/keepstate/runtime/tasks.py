@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 from keepstate.errors import InvalidTypeError
 from keepstate.runtime.arguments import arguments_for, check_call, fingerprint
 from keepstate.runtime.calls import Call, attempts_of, drive, drive_async
-from keepstate.runtime.context import NAMES
+from keepstate.runtime.context import NAMES, running
 from keepstate.runtime.declarations import declare
+from keepstate.runtime.nested import name_call
 from keepstate.runtime.runs import current_run
 from keepstate.runtime.templates import render
 
@@ -65,7 +66,7 @@ class Task(Generic[P, R]):
         """
         check_call(self.function, args, kwargs, NAMES)
         run = current_run()
-        task_id, earlier_calls = run.name_call(self.task_id)
+        task_id = name_call(running.here(), run, self.task_id)
         arguments = fingerprint(self.function, args, kwargs)
 
         def prepare(context: Context) -> Callable[[], R]:
@@ -79,8 +80,8 @@ class Task(Generic[P, R]):
             self.options,
             prepare,
             arguments=arguments,
-            # the second call and any later one is known by its place alone, and a list may have changed since
-            item=arguments if earlier_calls else None,
+            # a call is known by its place alone, and the list of a loop may have changed since
+            item=arguments,
             task=self,
         )
         steps = attempts_of(call)

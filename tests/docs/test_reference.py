@@ -26,6 +26,8 @@ TEXT = {page.name: page.read_text(encoding="utf-8") for page in sorted(REFERENCE
 _SIGNATURES = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _TWIN = re.compile(r"a(?=[a-z])")
 PUBLIC = {name: getattr(keepstate, name) for name in keepstate.__all__}
+# once its module was imported, the name means that, which can be called like the function
+PUBLIC["connect"] = getattr(PUBLIC["connect"], "connect", PUBLIC["connect"])
 TESTING = {"ManualClock": ManualClock, "SpoolJobSystem": SpoolJobSystem}
 CLASSES = {name: value for name, value in PUBLIC.items() if inspect.isclass(value)}
 # a run is addressed through its store, never by this class

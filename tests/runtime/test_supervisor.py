@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,37 @@ def test_exit_codes(store: StateStore, script: str, code: int, reason: str) -> N
 def test_a_command_that_cannot_be_started(store: StateStore, command: str, code: int) -> None:
     """It is 127 for what is not found and 126 for what can't be executed, as in a shell."""
     assert quick(store, [command, "x"])[0] == code
+
+
+def test_a_script_without_an_interpreter_is_a_shell_script(store: StateStore, tmp_path: Path) -> None:
+    """As a shell has it; and a name that says nothing can't be started, with one line."""
+    script = tmp_path / "load"
+    script.write_text('echo "$1" > "$0.out"; exit 3\n')
+    script.chmod(0o755)
+    assert quick(store, [str(script), "a b"])[0] == 3
+    assert (tmp_path / "load.out").read_text() == "a b\n"
+
+
+def test_the_command_gets_every_environment_variable(
+    store: StateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that no shell can name, too: exported functions, and names with dots or dashes."""
+    names = {"BASH_FUNC_helper%%": "() { echo x; }", "spring.profile": "prod", "a-b": "1"}
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    told = tmp_path / "told"
+    script = "import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1], 'w'))"
+    results: list[int] = []
+    # a thread may supervise, too
+    thread = threading.Thread(
+        target=lambda: results.append(quick(store, [sys.executable, "-c", script, str(told)])[0])
+    )
+    thread.start()
+    thread.join()
+    assert results == [0]
+    got = json.loads(told.read_text())
+    assert {name: got.pop(name, None) for name in os.environ} == dict(os.environ)
+    assert all(name.startswith("KEEPSTATE_") for name in got)
 
 
 def test_success_and_what_it_prevents(store: StateStore, tmp_path: Path) -> None:

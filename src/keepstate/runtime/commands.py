@@ -2,19 +2,22 @@
 
 The command gets a session and process group of its own. When its supervisor dies, even by SIGKILL, the guard (a small
 shell, waiting for the end of a pipe) kills the command and hangs up on the rest of its group, as a closing terminal would:
-what was started with ``nohup`` or ``setsid`` lives on. The command begins only when the guard knows of it, so there is no
-moment at which it could be left behind; and an attempt counts as held until the guard is done (see `liveness`), so no
+what was started with ``nohup`` or ``setsid`` lives on. The child itself tells the guard its pid before it becomes the
+command, and until then holds the guard's pipe open, so there is no moment at which it could be left behind; and an attempt counts as held until the guard is done (see `liveness`), so no
 other one begins beside the remains.
 
 PR_SET_PDEATHSIG was rejected: it is Linux's alone, reaches no grandchildren, and depends on the thread that forked.
+A shell that waits for a word and then becomes the command was given up: it loses the environment variables that it can't
+name, like a shell's exported functions.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -50,9 +53,11 @@ turns=0
 until gone || [ $turns -ge 200 ]; do sleep 0.05; turns=$((turns + 1)); done
 """
 
-# Waits for the word to go, and becomes the command; without the word, it ends.
-_START = 'read -r go <{source} && {close} exec "$@"'
-_DIGITS = 10
+NOT_FOUND = 127
+"""The exit code of a command that is not there, as a shell has it."""
+
+NOT_STARTED = 126
+"""The exit code of a command that is there and can't be started, as a shell has it."""
 
 TIMED_OUT = 124
 """The exit code of a command that took too long, as ``timeout(1)`` has it."""
@@ -85,6 +90,15 @@ class Guard:
         except OSError:
             log.warning("The guard was killed: if this process is killed too, its command will run on")
 
+    def watch_me(self) -> None:
+        """Name the process that calls this: a child just forked, which then becomes the command."""
+        assert self._process.stdin is not None  # noqa: S101 - it was asked for above
+        before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        # that the guard is gone is told by the parent
+        with contextlib.suppress(OSError):
+            os.write(self._process.stdin.fileno(), f"{os.getpid()}\n".encode())
+        signal.signal(signal.SIGPIPE, before)
+
     def __enter__(self) -> Self:
         return self
 
@@ -112,19 +126,9 @@ class Child:
         self._over = False
         self._killer: threading.Timer | None = None
         self._timed_out = False
-        receiver, sender = _pipe()
-        try:
-            self._process = subprocess.Popen(
-                [_SHELL, "-c", _start_script(receiver), "keepstate", *command],
-                env=environment,
-                pass_fds=(receiver,),
-                start_new_session=True,
-            )
-            guard.watch(self._process.pid)
-            os.write(sender, b"go\n")
-        finally:
-            os.close(receiver)
-            os.close(sender)
+        self._process = _started(list(command), environment, guard)
+        # it is known by now; but a guard that was killed is to be told of
+        guard.watch(self._process.pid)
 
     def send(self, number: int) -> None:
         """Pass a signal on to the command's process group; does nothing once it has ended."""
@@ -188,22 +192,39 @@ class Child:
         return status.si_code != os.CLD_EXITED
 
 
-def _pipe() -> tuple[int, int]:
-    """Return a pipe whose reading end has a number that any shell can name, where one is free."""
-    receiver, sender = os.pipe()
-    low = fcntl.fcntl(receiver, fcntl.F_DUPFD_CLOEXEC, 3)
-    if low < receiver:
-        os.close(receiver)
-        return low, sender
-    os.close(low)
-    return receiver, sender
+def _started(command: list[str], environment: Mapping[str, str], guard: Guard) -> subprocess.Popen[bytes]:
+    """Start the command as a shell would: a file without an interpreter's name is a shell script."""
+    try:
+        return _forked(command, environment, guard)
+    except (OSError, ValueError) as exc:
+        trouble = exc
+    if isinstance(trouble, OSError) and trouble.errno == errno.ENOEXEC:
+        file = shutil.which(command[0], path=environment.get("PATH"))
+        if file is not None and not _is_binary(file):
+            return _forked([_SHELL, file, *command[1:]], environment, guard)
+    # a child that ends with the code, and says on stderr what a shell would
+    missing = isinstance(trouble, FileNotFoundError | NotADirectoryError)
+    why = "not found" if missing else getattr(trouble, "strerror", None) or str(trouble)
+    name = command[0].replace("\0", "?")
+    script = f'printf "keepstate: %s: %s\\n" "$1" "$2" >&2; exit {NOT_FOUND if missing else NOT_STARTED}'
+    return _forked([_SHELL, "-c", script, "keepstate", name, why], environment, guard)
 
 
-def _start_script(receiver: int) -> str:
-    if receiver < _DIGITS:
-        return _START.format(source=f"&{receiver}", close=f"exec {receiver}<&- &&")
-    # dash knows descriptors of one digit alone; then this end of a closed pipe stays with the command
-    return _START.format(source=f"/dev/fd/{receiver}", close="")
+def _forked(command: list[str], environment: Mapping[str, str], guard: Guard) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        env=environment,
+        start_new_session=True,
+        preexec_fn=guard.watch_me,  # noqa: PLW1509 - it takes no lock, and forks are prepared for: see `forking`
+    )
+
+
+def _is_binary(file: str) -> bool:
+    try:
+        with open(file, "rb") as stream:  # noqa: PTH123 - see names.py
+            return b"\0" in stream.read(256)
+    except OSError:
+        return True
 
 
 def _timer(seconds: float, function: Callable[[], None]) -> threading.Timer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 import sys
 
@@ -38,12 +37,14 @@ def note(message: str) -> None:
     """Print a dim line on stderr for a person at a terminal; nobody else gets it."""
     if sys.stderr is None or not sys.stderr.isatty():
         return
-    text = visible(message)
-    if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        text = f"\x1b[2m{text}\x1b[0m"
+    from rich.console import Console
+
+    shown = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    if shown.no_color:
+        # rich would leave it dim
+        shown = Console(stderr=True, highlight=False, markup=False, emoji=False, color_system=None)
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
+        shown.print(visible(message), style="dim", soft_wrap=True)
 
 
 class Lines(logging.Handler):

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate import InvalidIdError, InvalidInputError, InvalidTypeError, StateStore, connect
+from keepstate import (
+    BackendUnavailableError,
+    InvalidIdError,
+    InvalidInputError,
+    InvalidTypeError,
+    StateStore,
+    connect,
+)
+from keepstate.runtime import supervisor
 from keepstate.runtime.attempts import begin
 from keepstate.runtime.runs import how_to_run_again
 from keepstate.runtime.supervisor import Event, supervise
@@ -139,6 +147,32 @@ def test_retries(store: StateStore, tmp_path: Path) -> None:
     failure = ["began", "failed", "waiting"]
     assert [event.kind for event in told] == [*failure, *failure, "began", "succeeded"]
     assert str(told[1]) == "attempt 1 failed: exit code 1"
+
+
+def test_an_outage_while_ends_are_recorded(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A store that is away when an end is recorded costs neither the retries nor the success."""
+    backend, real = store.backend, store.backend.end
+    down = ["success", "up_for_retry"]
+
+    def end(request: Any) -> None:
+        if request.state in down:
+            if request.state == "success":
+                down.remove("success")
+            raise BackendUnavailableError("down")
+        real(request)
+
+    monkeypatch.setattr(backend, "end", end)
+    monkeypatch.setattr("keepstate.runtime.attempts._BETWEEN_TRIES", 0)
+    monkeypatch.setitem(supervisor._end.__kwdefaults__, "patience", 0)
+    command = ["sh", "-c", f"test -e {tmp_path}/x || {{ touch {tmp_path}/x; exit 3; }}"]
+    code, told = quick(store, command, retries=1)
+    assert code == 0
+    assert [event.text for event in told if event.kind == "lost"] == [
+        "attempt 1 of nightly / 1 / load has ended, which could not be stored then"
+    ]
+    assert attempts(store) == [(1, "lost"), (2, "success")]
 
 
 def test_try_numbers_go_on_and_retries_count_anew(store: StateStore) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from keepstate import (
+    BackendUnavailableError,
     BaseOperator,
     ConfigurationError,
     InvalidIdError,
@@ -546,6 +547,75 @@ def test_pauses(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     )(failing(5))()
     task(task_id="c", retries=2)(failing(2))()
     assert slept == [600, 600, 3, 6, 12, 20, 20, 300, 300]
+
+
+class Untellable(Exception):  # noqa: N818 - a user's
+    """An exception whose own text fails."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("caf\udce9"), "ValueError: caf\\udce9"),
+        (ValueError("a\0b\x1b[31m\nc é"), "ValueError: a\\x00b\\x1b[31m\nc é"),
+        (ValueError("x" * 5000), "ValueError: " + "x" * 1988),
+        (Untellable(), "Untellable, whose text can't be told"),
+    ],
+)
+def test_whatever_an_exception_says_it_is_retried(
+    run: Any, store: StateStore, error: Exception, reason: str
+) -> None:
+    """The text of an exception is anybody's; what is stored of it is what every store can hold."""
+    assert task(task_id="work", retries=1, retry_delay=0)(failing(1, lambda: error))() == [1, 2]
+    assert [one.reason for one in attempts(store, "work")] == [reason, None]
+
+
+def test_an_outage_while_a_failure_is_recorded(
+    run: Any, store: StateStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next attempt supersedes the one whose end could not be stored, as well as one whose beginning was not heard of."""
+    backend, down = store.backend, ["end", "begin"]
+
+    def flaky(name: str, real: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def call(request: Any) -> Any:
+            answer = real(request) if name == "begin" or name not in down else None
+            if name in down and not (name == "begin" and "end" in down):
+                down.remove(name)
+                raise BackendUnavailableError("down")
+            return answer
+
+        return call
+
+    for name in ("end", "begin"):
+        monkeypatch.setattr(backend, name, flaky(name, getattr(backend, name)))
+    assert task(task_id="work", retries=3, retry_delay=0)(failing(1))() == [1, 2]
+    assert down == []
+    assert "has ended, which could not be stored then" in caplog.text
+    assert [one.try_number for one in attempts(store, "work")] == [1, 2, 3]
+
+
+def test_a_success_is_recorded_with_patience(
+    run: Any, store: StateStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A result that took hours is not lost to a store that is away for a moment."""
+    backend, real, down = store.backend, store.backend.end, [1, 2]
+
+    def end(request: Any) -> None:
+        if down:
+            down.pop()
+            raise BackendUnavailableError("down")
+        real(request)
+
+    monkeypatch.setattr(backend, "end", end)
+    monkeypatch.setattr("keepstate.runtime.attempts._BETWEEN_TRIES", 0)
+    assert task(task_id="work")(failing(0))() == [1]
+    assert "it is tried again" in caplog.text
+    assert [one.state for one in attempts(store, "work")] == ["success"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])

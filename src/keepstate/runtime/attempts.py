@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -12,7 +13,12 @@ from typing import TYPE_CHECKING
 
 from keepstate.backends.base import Begin, End, Fence, is_newer
 from keepstate.clock import SECOND
-from keepstate.errors import AlreadyRunningError, KeepstateError, StaleAttemptError
+from keepstate.errors import (
+    AlreadyRunningError,
+    BackendUnavailableError,
+    KeepstateError,
+    StaleAttemptError,
+)
 from keepstate.runtime.liveness import Presence, presence_of, this_process
 from keepstate.store import new_attempt_id
 
@@ -30,6 +36,24 @@ _GLANCE = 0.05
 # how long a guard may take to end what a killed supervisor left behind
 _ENDING = 15.0
 _LONGEST_REASON = 2000
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# how long the end of work that succeeded is tried to be recorded, where losing it means doing the work again
+PATIENCE = 60.0
+_BETWEEN_TRIES = 1.0
+
+
+def describe(error: BaseException) -> str:
+    """Return the reason that an error is; its own text may fail, as it is somebody else's code."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - a class may raise whatever it likes
+        return f"{type(error).__name__}, whose text can't be told"
+
+
+def _storable(reason: str) -> str:
+    """Return a text that every store can hold: of bounded length, without lone surrogates and control characters."""
+    text = reason[:_LONGEST_REASON].encode("utf-8", "backslashreplace").decode()
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)[:_LONGEST_REASON]
 
 
 class Displaced:
@@ -48,7 +72,7 @@ class HeldAttempt:
     """An attempt of a task instance or run that this process carries out, from its beginning to its recorded end.
 
     ``overtaken`` turns true when a heartbeat learns that a later attempt has begun; ``on_overtaken`` is then called once,
-    on the thread of the heartbeats, and whoever set it is to tell people.
+    on the thread of the heartbeats, and whoever set it is to tell people. ``fate`` says what became of the ``lost`` ones.
     """
 
     def __init__(
@@ -58,12 +82,14 @@ class HeldAttempt:
         attempt_id: str,
         begun: Begun,
         displaced: Displaced | None,
+        fate: str,
     ) -> None:
         self.store = store
         self.scope = scope
         self.fence = Fence(begun.try_number, attempt_id, incarnation=begun.incarnation)
         self.lost = begun.lost
         self.displaced = displaced
+        self.fate = fate
         self.overtaken = False
         self.on_overtaken: Callable[[], None] | None = None
         self._process = os.getpid()
@@ -109,28 +135,44 @@ class HeldAttempt:
         result: str | None = None,
         arguments: str | None = None,
         clear: bool = False,
+        patience: float = 0,
     ) -> None:
         """Record the end, and let go. Raises ``StaleAttemptError``, with nothing changed, if a later attempt has begun.
 
+        While the store can't be reached it is tried again, for ``patience`` seconds beyond the store's own.
         A forked child that comes by does nothing: the attempt is its parent's.
         """
         if os.getpid() != self._process:
             return
         self.release()
         store = self.store
-        store.backend.end(
-            End(
-                scope=self.scope,
-                fence=self.fence,
-                state=state,
-                now=store.clock(),
-                reason=reason and reason[:_LONGEST_REASON],
-                result=result,
-                arguments=arguments,
-                clear=clear,
-                history=store.history_policy,
-            )
+        request = End(
+            scope=self.scope,
+            fence=self.fence,
+            state=state,
+            now=store.clock(),
+            reason=reason and _storable(reason),
+            result=result,
+            arguments=arguments,
+            clear=clear,
+            history=store.history_policy,
         )
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                store.backend.end(request)
+            except BackendUnavailableError as exc:
+                if time.monotonic() >= deadline:
+                    raise
+                log.warning(
+                    "The end of %s (%s) could not be stored, and it is tried again: %s",
+                    self.scope,
+                    state,
+                    exc,
+                )
+                time.sleep(_BETWEEN_TRIES)
+            else:
+                return
 
     def release(self) -> None:
         """Stop the heartbeats, without recording an end."""
@@ -145,15 +187,21 @@ def begin(
     take_over: bool = False,
     hold: HeldAttempt | None = None,
     guard: int | None = None,
+    own: list[str] | None = None,
 ) -> HeldAttempt:
     """Begin the next attempt of a task instance or run, and keep it alive until its `end`.
 
     An attempt whose process is gone, on this host, is taken for lost at once; one on another host after the lease, whatever
     the store's clock says of a process that lives on this one. ``hold`` is the attempt by which this process holds the run of
     a task: for what an earlier holder left behind on another host the lease is waited for, and where the run was taken over,
-    its tasks are too. Raises ``AlreadyRunningError`` while a living process holds the scope, unless ``take_over`` is set.
+    its tasks are too. ``own`` lists the attempts that the caller itself has made before and is done with, whether or not
+    their end could be stored; this one is added. Raises ``AlreadyRunningError`` while a living process holds the scope, unless ``take_over`` is set.
     """
     attempt_id = new_attempt_id(store.clock)
+    earlier = frozenset(own or ())
+    if own is not None:
+        # before the store is asked: the answer may be lost
+        own.append(attempt_id)
     request = Begin(
         scope=scope,
         attempt_id=attempt_id,
@@ -163,11 +211,13 @@ def begin(
         item=item,
         history=store.history_policy,
     )
-    begun, displaced = _begin(store, request, hold, take_over=take_over)
-    attempt = HeldAttempt(store, scope, attempt_id, begun, displaced)
+    begun, displaced, was_own = _begin(store, request, hold, earlier, take_over=take_over)
+    fate = "was taken over" if displaced else "was lost: its process is gone"
+    if was_own:
+        fate = "has ended, which could not be stored then"
+    attempt = HeldAttempt(store, scope, attempt_id, begun, displaced, fate)
     if begun.lost:
         numbers = ", ".join(map(str, begun.lost))
-        fate = "was taken over" if displaced else "was lost: its process is gone"
         log.warning("%s: attempt %s %s", scope, numbers, fate)
     if begun.reset:
         log.warning(
@@ -180,23 +230,26 @@ def begin(
 
 
 def _begin(
-    store: StateStore, request: Begin, hold: HeldAttempt | None, *, take_over: bool
-) -> tuple[Begun, Displaced | None]:
+    store: StateStore, request: Begin, hold: HeldAttempt | None, own: frozenset[str], *, take_over: bool
+) -> tuple[Begun, Displaced | None, bool]:
     """Ask the store, and where it says no, look whether the holder is still there: what the store can't see."""
     lease = store.settings.lease
     began = time.monotonic()
     displaced = None
+    was_own = False
     while True:
         request = replace(request, now=store.clock())
         try:
-            return store.backend.begin(request), displaced
+            return store.backend.begin(request), displaced, was_own
         except AlreadyRunningError as held:
             facts = vars(held)
             seen = Fence(held.try_number or 0, facts.get("attempt_id"))
             holder = Displaced(held.host, held.pid, facts.get("started"))
             presence = holder.presence
             inherited = hold is not None and is_newer(hold.attempt_id, seen.attempt_id) is True
-            if presence is Presence.GONE and seen != request.dead:
+            if seen.attempt_id in own and seen != request.dead:
+                request, was_own = replace(request, dead=seen), True
+            elif presence is Presence.GONE and seen != request.dead:
                 request = replace(request, dead=seen)
             elif presence is Presence.ELSEWHERE and request.lease == _NO_LEASE:
                 request = replace(request, lease=lease)

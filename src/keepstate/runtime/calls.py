@@ -19,12 +19,11 @@ from keepstate.errors import (
     AlreadyRunningError,
     InvalidTypeError,
     InvalidValueError,
-    KeepstateError,
     StaleAttemptError,
     TaskArgumentsChangedError,
 )
 from keepstate.runtime import assets
-from keepstate.runtime.attempts import begin
+from keepstate.runtime.attempts import PATIENCE, begin, describe
 from keepstate.runtime.context import TaskInstance, make_context, running
 from keepstate.runtime.nested import Inner, Names
 from keepstate.scope import TaskScope, Writer
@@ -72,6 +71,7 @@ class Call:
         self._item = item
         self._task = task
         self._names = Names(run)
+        self._own: list[str] = []
         self._first_try: int | None = None
         self._held: HeldAttempt | None = None
         self._state: TaskStateStore | None = None
@@ -103,7 +103,7 @@ class Call:
         run, options = self._run, self._options
         run.check()
         run.began_tasks = True
-        self._held = held = begin(run.store, self.scope, item=self._item, hold=run.hold)
+        self._held = held = begin(run.store, self.scope, item=self._item, hold=run.hold, own=self._own)
         number = held.try_number
         self._first_try = self._first_try or number
         ids = {"dag_id": run.dag_id, "run_id": run.run_id, "task_id": self.scope.task_id}
@@ -162,14 +162,14 @@ class Call:
             partial(
                 held.end,
                 "up_for_retry" if again else "failed",
-                reason=f"{type(error).__name__}: {error}",
+                reason=describe(error),
             ),
         ):
             try:
                 step()
             except StaleAttemptError as stale:
                 log.warning("%s", stale)
-            except KeepstateError as trouble:
+            except Exception as trouble:  # noqa: BLE001 - as said
                 log.warning("The end of %s could not be stored: %s", self.scope, trouble)
         held.release()
 
@@ -183,6 +183,7 @@ class Call:
             result=self._result,
             arguments=self._arguments if stored else None,
             clear=self._run.store.settings.clear_on_success,
+            patience=PATIENCE,
         )
 
     def _flush(self) -> None:

@@ -18,7 +18,7 @@ from keepstate.errors import (
     StaleAttemptError,
     UnsupportedError,
 )
-from keepstate.runtime.attempts import begin
+from keepstate.runtime.attempts import PATIENCE, begin, describe
 from keepstate.runtime.current import Current
 from keepstate.runtime.names import new_run_id, own_name
 from keepstate.scope import RunScope, TaskScope
@@ -292,10 +292,10 @@ class dag_run:  # noqa: N801 - it is used as a word of the language: with dag_ru
 
 def _end_run(hold: HeldAttempt, exc: BaseException | None) -> None:
     if exc is None:
-        hold.end("success")
+        hold.end("success", patience=PATIENCE)
         return
     try:
-        hold.end("failed", reason=f"{type(exc).__name__}: {exc}")
+        hold.end("failed", reason=describe(exc))
     except StaleAttemptError:
         log.warning("%s was taken over; its end is somebody else's to record", hold.scope)
     except KeepstateError as trouble:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from keepstate.clock import SECOND
 from keepstate.errors import InvalidInputError, InvalidTypeError, KeepstateError, StaleAttemptError
-from keepstate.runtime.attempts import begin
+from keepstate.runtime.attempts import PATIENCE, begin, describe
 from keepstate.runtime.commands import Child, Guard
 from keepstate.runtime.liveness import Presence
 from keepstate.runtime.names import program_name
@@ -218,21 +218,22 @@ class _Job:
             self._tell("already_succeeded", scope, text, returncode=0)
             return 0
         failures = 0
+        own: list[str] = []
         while self._stopped is None:
             if hold is not None:
                 hold.check()
-            attempt = begin(self._store, scope, take_over=take_over, hold=hold, guard=guard.pid)
+            attempt = begin(self._store, scope, take_over=take_over, hold=hold, guard=guard.pid, own=own)
             code, told = self._attempt(attempt, scope, guard)
             number = attempt.try_number
             if code == 0:
-                attempt.end("success", clear=self._store.settings.clear_on_success)
+                attempt.end("success", clear=self._store.settings.clear_on_success, patience=PATIENCE)
                 self._tell("succeeded", scope, f"attempt {number} succeeded", number, 0)
                 return 0
             failures += 1
             take_over = False
             last = failures > self._policy.retries or self._stopped is not None
             # a later attempt's beginning ends it all here
-            attempt.end("failed" if last else "up_for_retry", reason=told)
+            _end(attempt, "failed" if last else "up_for_retry", told)
             if hold is not None and hold.overtaken:
                 # that is why the command was ended
                 hold.check()
@@ -269,8 +270,7 @@ class _Job:
         number = attempt.try_number
         attempt.on_overtaken = self.end_command
         for lost in attempt.lost:
-            fate = "was taken over" if attempt.displaced else "was lost: its process is gone"
-            self._tell("lost", scope, f"attempt {lost} of {scope} {fate}", lost)
+            self._tell("lost", scope, f"attempt {lost} of {scope} {attempt.fate}", lost)
         try:
             self._await(attempt.displaced)
             if (stopped := self._signal()) is not None:
@@ -352,10 +352,10 @@ def _nothing() -> None:
     """Do nothing when a heartbeat learns what the end of the attempt will tell."""
 
 
-def _end(attempt: HeldAttempt, state: str, reason: str | None = None) -> None:
+def _end(attempt: HeldAttempt, state: str, reason: str | None = None, *, patience: float = PATIENCE) -> None:
     """Record an end. Trouble is logged, as the exit code matters more; raises ``StaleAttemptError`` all the same."""
     try:
-        attempt.end(state, reason=reason)
+        attempt.end(state, reason=reason, patience=patience)
     except StaleAttemptError:
         raise
     except KeepstateError as exc:
@@ -365,7 +365,7 @@ def _end(attempt: HeldAttempt, state: str, reason: str | None = None) -> None:
 def _end_by(attempt: HeldAttempt, error: BaseException) -> None:
     """Record the end by an error that is on its way out, and tells of a loss itself."""
     with contextlib.suppress(StaleAttemptError):
-        _end(attempt, "failed", f"{type(error).__name__}: {error}")
+        _end(attempt, "failed", describe(error), patience=0)
 
 
 def _told(code: int) -> str:

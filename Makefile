@@ -37,7 +37,7 @@ demo: $(VENV)/.synced-demo ## Watch three tasks get killed and carry on (under a
 
 .PHONY: test
 test: check ## check, then every test but the slow ones
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-all
 test-all: test ## test, then the slow ones too

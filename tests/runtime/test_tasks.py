@@ -252,6 +252,13 @@ def test_dates_are_those_of_the_run(store: StateStore) -> None:
         ("{{ run_id", "unexpected end"),
         ("{{ ti.__class__.__mro__ }}", "unsafe"),
         ("{{ run_id.nope }}", "no attribute"),
+        ("{{ dag_run.store.settings.url }}", "no attribute 'store'"),
+        ("{{ task_state_store.get('token') }}", "undefined"),
+        ("{{ ti.held.store }}", "no attribute 'held'"),
+        ("{{ task.function }}", "no attribute 'function'"),
+        ("{{ 1 // 0 }}", "zero"),
+        ("{{ 'a' * 10000000000 }}", "too much"),
+        ("{{ 9 ** 9 ** 9 }}", "too much"),
     ],
 )
 def test_a_template_that_cannot_be_rendered(run: Any, store: StateStore, template: str, told: str) -> None:
@@ -616,6 +623,22 @@ def test_a_success_is_recorded_with_patience(
     assert task(task_id="work")(failing(0))() == [1]
     assert "it is tried again" in caplog.text
     assert [one.state for one in attempts(store, "work")] == ["success"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "failures", "pause"),
+    [
+        ({"retry_delay": 3600, "max_retry_delay": 60}, 1, 60),
+        ({"retry_delay": timedelta(days=2)}, 1, 172_800),
+        ({"retry_delay": timedelta(days=2), "retry_exponential_backoff": True}, 1, 86_400),
+        ({"retry_delay": 1, "retry_exponential_backoff": 1e200}, 3, 86_400),
+        ({"retry_delay": 1, "retry_exponential_backoff": 1e200, "max_retry_delay": 7}, 9, 7),
+        ({"retry_delay": 0, "retry_exponential_backoff": 1e200}, 9, 0),
+    ],
+)
+def test_no_pause_is_longer_than_the_longest(declared: Any, failures: int, pause: float) -> None:
+    """`max_retry_delay` bounds a fixed delay as well; without it only what grows is bounded, by a day."""
+    assert task(**declared)(failing(0)).options.policy.pause_after(failures) == pause
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])

@@ -8,12 +8,13 @@ from keepstate.errors import InvalidInputError, InvalidTypeError
 
 # Airflow's own bound: no pause is longer than a day
 _LONGEST_PAUSE = 86_400.0
+_LONGEST_SLEEP = 1e9
 
 
 class RetryPolicy:
     """How many attempts may follow a failed one, and the pause before each, in seconds.
 
-    With a ``backoff`` the pause grows by that factor from one failure to the next, up to ``longest``.
+    With a ``backoff`` the pause grows by that factor from one failure to the next. It is never longer than ``longest``.
     """
 
     def __init__(self, retries: int, delay: float, backoff: float, longest: float) -> None:
@@ -46,17 +47,21 @@ class RetryPolicy:
             )
         if not 1 <= backoff < float("inf"):
             raise InvalidInputError(f"retry_exponential_backoff must be a factor of 1 or more, not {backoff}")
-        longest = _LONGEST_PAUSE if max_retry_delay is None else seconds("max_retry_delay", max_retry_delay)
-        return cls(retries, seconds("retry_delay", retry_delay), float(backoff), longest)
+        delay = seconds("retry_delay", retry_delay)
+        # without a bound of its own, what was asked for is waited for, and only its growth is bounded
+        longest = max(delay, _LONGEST_PAUSE) if backoff == 1 else _LONGEST_PAUSE
+        if max_retry_delay is not None:
+            longest = seconds("max_retry_delay", max_retry_delay)
+        return cls(retries, delay, float(backoff), longest)
 
     def pause_after(self, failures: int) -> float:
         """Return the seconds to wait after so many failures in a row."""
-        if self.backoff == 1:
-            return self.delay
         try:
-            return float(min(self.delay * self.backoff ** (failures - 1), self.longest))
+            pause = self.delay * self.backoff ** (failures - 1)
         except OverflowError:
-            return self.longest
+            pause = self.longest if self.delay else 0.0
+        # time.sleep() takes no more than some centuries
+        return float(min(pause, self.longest, _LONGEST_SLEEP))
 
 
 def seconds(name: str, value: timedelta | float) -> float:

@@ -103,14 +103,40 @@ def database_at(url: str | None, settings: Settings) -> Database:
     raise _unusable(url, scheme)
 
 
+def absolute(url: str) -> str:
+    """Return the URL of the same store for a process in another folder."""
+    return f"sqlite:///{_sqlite_path(url).absolute()}" if _scheme(url) == "sqlite" else url
+
+
+def absolute_home(home: str) -> str:
+    """Return the same ``KEEPSTATE_HOME`` for a process in another folder."""
+    return str(_expanded(home, "KEEPSTATE_HOME").absolute())
+
+
+def _expanded(path: str, variable: str | None = None) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as exc:
+        raise ConfigurationError(
+            f"{path!r} can't be found: there is no such home; write the whole path",
+            variable=variable,
+            value=path,
+        ) from exc
+
+
 def embedded_path(settings: Settings) -> Path:
     """Return the file of the embedded store, making its folder, readable by its owner alone, when it is missing."""
     if settings.home:
-        home = Path(settings.home).expanduser()
+        home = _expanded(settings.home, "KEEPSTATE_HOME")
     else:
         import platformdirs
 
         home = platformdirs.user_data_path("keepstate", appauthor=False)
+        if not home.is_absolute():
+            raise ConfigurationError(
+                "this user has no home folder for the embedded store; set KEEPSTATE_HOME or KEEPSTATE_URL",
+                variable="KEEPSTATE_HOME",
+            )
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
@@ -178,7 +204,7 @@ def _sqlite_path(url: str) -> Path:
             f"{shown_url(url)!r} names no file: write sqlite:///relative/file.db or sqlite:////absolute/file.db, "
             "or memory: for a store that ends with the process"
         )
-    return Path(path).expanduser()
+    return _expanded(path)
 
 
 def _scheme(url: str) -> str:

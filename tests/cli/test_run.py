@@ -94,6 +94,46 @@ def test_a_command_that_is_not_there_is_127(process) -> None:
     assert process("run", "--", "no-such-program-anywhere").code == 127
 
 
+def test_another_command_in_the_place_of_a_succeeded_one_is_refused(process, script) -> None:
+    """It would be skipped in silence: exit code 2, and how to go on."""
+    path = script('echo "loads $1"')
+    options = ("run", "--quiet", "--run-id", "r1")
+    assert process(*options, "--", path, "eu").out == "loads eu\n"
+    again = process(*options, "--", path, "eu")
+    assert (again.code, again.out) == (0, "")
+    other = process(*options, "--", path, "us")
+    assert (other.code, other.out) == (2, "")
+    assert "another command has succeeded as load.sh / r1 / load.sh" in other.err
+    assert "--run-id" in other.err
+    assert process(*options, "--task-id", "us", "--", path, "us").out == "loads us\n"
+
+
+@pytest.mark.parametrize("way", ["--url", "KEEPSTATE_URL", "KEEPSTATE_HOME"])
+def test_a_command_that_changes_its_folder_keeps_its_store(
+    process, script, tmp_path, monkeypatch, way: str
+) -> None:
+    """A relative place is the supervisor's: it is handed on as an absolute one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "work").mkdir()
+    path = script(f"cd work; {sys.executable} -m keepstate set k 1")
+    options = ["--url", "sqlite:///state.db"] if way == "--url" else []
+    environment = {} if options else {way: "sqlite:///state.db" if way == "KEEPSTATE_URL" else "place"}
+    assert process("run", *options, "--run-id", "r1", "--", path, **environment).code == 0
+    ids = ("--dag-id", "load.sh", "--run-id", "r1", "--task-id", "load.sh")
+    assert process("get", "k", *options, *ids, **environment).out == "1\n"
+    assert not list((tmp_path / "work").iterdir())
+
+
+@pytest.mark.parametrize(("name", "code"), [("USR1", 0), ("USR2", 0), ("QUIT", 0)])
+def test_every_signal_a_command_may_want_is_passed_on(process, script, name: str, code: int) -> None:
+    """Each that a command may want to hear; the supervisor is not ended by them."""
+    path = script(
+        f"trap 'echo heard; exit 0' {name}; kill -{name} $PPID; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.2; done; exit 9"
+    )
+    done = process("run", "--quiet", "--", path)
+    assert (done.code, done.out) == (code, "heard\n")
+
+
 def test_a_command_that_takes_too_long_is_124(process, script) -> None:
     """It is ended, and has failed."""
     path = script("sleep 300")

@@ -49,6 +49,7 @@ MEANINGS = {
 _CODES: tuple[tuple[type[errors.KeepstateError], ExitCode], ...] = (
     (errors.InvalidInputError, ExitCode.USAGE),
     (errors.InvalidTypeError, ExitCode.USAGE),
+    (errors.TaskArgumentsChangedError, ExitCode.USAGE),
     (errors.VersionConflictError, ExitCode.CONFLICT),
     (errors.StaleAttemptError, ExitCode.STALE),
     (errors.AlreadyRunningError, ExitCode.RUNNING),

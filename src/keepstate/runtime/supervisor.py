@@ -20,7 +20,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from keepstate.clock import SECOND
-from keepstate.errors import InvalidInputError, InvalidTypeError, KeepstateError, StaleAttemptError
+from keepstate.errors import (
+    InvalidInputError,
+    InvalidTypeError,
+    KeepstateError,
+    StaleAttemptError,
+    TaskArgumentsChangedError,
+)
 from keepstate.runtime.attempts import PATIENCE, begin, describe
 from keepstate.runtime.commands import Child, Guard
 from keepstate.runtime.liveness import Presence
@@ -45,8 +51,11 @@ RETRY_DELAY = timedelta(seconds=10)
 GRACE = timedelta(seconds=10)
 """How long a command that is told to end has, until it is killed."""
 
-PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""The signals that are passed on to the command. After one of them no further attempt begins."""
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+"""The signals after which no further attempt begins."""
+
+PASSED_ON = (*ENDING, signal.SIGUSR1, signal.SIGUSR2)
+"""The signals that are passed on to the command."""
 
 _GLANCE = 0.05
 
@@ -105,15 +114,18 @@ def supervise(  # noqa: PLR0913 - as many as `keepstate run` has options
 
     The code is a shell's: 128 + n when signal n ended it, 126 or 127 when it could not be started; 124 when it took longer
     than ``timeout`` (then its process group is ended by SIGTERM, and after ``grace`` by SIGKILL). A command that has succeeded
-    in the named run before is not run again: 0. Retries count per call of this function, try numbers go on.
+    in the named run before is not run again: 0; another command in its place is refused. Retries count per call of this
+    function, try numbers go on.
 
     ``dag_id`` and ``task_id`` default to the program's name; without a ``run_id`` the newest unfinished run of the dag goes on,
     else a new one begins. The command finds its task instance in ``KEEPSTATE_*`` variables, and the store at ``url``, if one is
     given, in ``KEEPSTATE_URL``. It has a process group of its own, and ends with this process, even when that is killed.
 
-    SIGTERM, SIGINT and SIGHUP are passed on, and end the retries, where this runs on the main thread.
+    SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on, and end the retries, where this runs on the main thread; SIGUSR1 and
+    SIGUSR2 are only passed on.
 
-    Raises ``AlreadyRunningError`` while a living process holds the task instance or run (unless ``take_over`` is set), and
+    Raises ``TaskArgumentsChangedError`` when another command has succeeded as this task instance,
+    ``AlreadyRunningError`` while a living process holds the task instance or run (unless ``take_over`` is set), and
     ``StaleAttemptError`` when another start has taken over; the command has been ended then.
     """
     job = _Job(
@@ -207,11 +219,17 @@ class _Job:
         self._on_event = on_event
         self._child: Child | None = None
         self._stopped: int | None = None
+        self._early: int | None = None
         self.idle: Callable[[float | None], None] | None = None
 
     def run(self, scope: TaskScope, guard: Guard, *, take_over: bool, hold: HeldAttempt | None = None) -> int:
         """Run attempts until one succeeds or none is left; return the exit code of the last."""
-        if self._store.backend.outcome(scope) is not None:
+        if (outcome := self._store.backend.outcome(scope)) is not None:
+            if outcome.arguments not in {None, _fingerprint(self._command)}:
+                raise TaskArgumentsChangedError(
+                    f"another command has succeeded as {scope}, so this one is not run: give it a --run-id or --task-id "
+                    "of its own, or remove what is stored with `keepstate runs delete`"
+                )
             text = f"{scope} has already succeeded, and is not run again"
             if not self._is_step(scope):
                 text += f"; {how_to_run_again(scope, '--run-id')}"
@@ -226,7 +244,12 @@ class _Job:
             code, told = self._attempt(attempt, scope, guard)
             number = attempt.try_number
             if code == 0:
-                attempt.end("success", clear=self._store.settings.clear_on_success, patience=PATIENCE)
+                attempt.end(
+                    "success",
+                    arguments=_fingerprint(self._command),
+                    clear=self._store.settings.clear_on_success,
+                    patience=PATIENCE,
+                )
                 self._tell("succeeded", scope, f"attempt {number} succeeded", number, 0)
                 return 0
             failures += 1
@@ -250,8 +273,11 @@ class _Job:
         return around is not None and (around[0].dag_id, around[0].run_id) == (scope.dag_id, scope.run_id)
 
     def pass_on(self, number: int) -> None:
-        """Pass a signal on to the command, and begin no further attempt."""
-        self._stopped = number
+        """Pass a signal on to the command; begin no further attempt, if it is one that ends."""
+        if number in ENDING:
+            self._stopped = number
+        elif self._child is None:
+            self._early = number
         if self._child is not None:
             self._child.send(number)
 
@@ -276,12 +302,14 @@ class _Job:
             if (stopped := self._signal()) is not None:
                 return _KILLED + stopped, "it was stopped before it began"
             self._tell("began", scope, f"attempt {number} of {scope}", number)
+            # what comes while no command runs is for none
+            self._early = None
             child = Child(self._command, self._environment(attempt, scope), guard, grace=self._grace)
             self._child = child
             if attempt.overtaken:
                 child.stop()
-            if (stopped := self._signal()) is not None:
-                child.send(stopped)
+            if (early := self._signal() or self._early) is not None:
+                child.send(early)
             code = child.wait(self._timeout, self.idle)
         except BaseException as exc:
             # the guard ends the command
@@ -305,6 +333,8 @@ class _Job:
             (self.idle or time.sleep)(_GLANCE)
 
     def _environment(self, attempt: HeldAttempt, scope: TaskScope) -> dict[str, str]:
+        from keepstate.connect import absolute, absolute_home
+
         environment = {
             **os.environ,
             "KEEPSTATE_DAG_ID": scope.dag_id,
@@ -314,8 +344,14 @@ class _Job:
             "KEEPSTATE_TRY_NUMBER": str(attempt.try_number),
             "KEEPSTATE_ATTEMPT_ID": attempt.attempt_id,
         }
+        # the command may work in another folder
+        settings = self._store.settings
         if self._url is not None:
-            environment["KEEPSTATE_URL"] = self._url
+            environment["KEEPSTATE_URL"] = absolute(self._url)
+        elif settings.url and environment.get("KEEPSTATE_URL") == settings.url:
+            environment["KEEPSTATE_URL"] = absolute(settings.url)
+        if settings.home and environment.get("KEEPSTATE_HOME") == settings.home:
+            environment["KEEPSTATE_HOME"] = absolute_home(settings.home)
         return environment
 
     def _wait(self, scope: TaskScope, failures: int) -> bool:
@@ -346,6 +382,13 @@ class _Job:
     ) -> None:
         if self._on_event is not None:
             self._on_event(Event(kind, scope, text, try_number, returncode, delay))
+
+
+def _fingerprint(command: list[str]) -> str:
+    """Return a short hash of a command, by which another one is known."""
+    import hashlib
+
+    return hashlib.sha256("\0".join(command).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _nothing() -> None:

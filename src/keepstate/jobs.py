@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from keepstate.errors import UnknownJobStatusError
+from keepstate.errors import InvalidTypeError, KeepstateError, UnknownJobStatusError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +62,11 @@ class _Memory:
         """
         settled = self.external_id is not None or self.submission.get("state") == "submitted"
         return None if settled else self.token
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether a job was submitted whose id came back, and is nothing that can be stored."""
+        return self.external_id is None and self.submission.get("state") == "unrecorded"
 
 
 class ResumableJobMixin(ABC):
@@ -150,7 +155,8 @@ class ResumableJobMixin(ABC):
         """Submit or find the job, wait for it, and return its result: the same way, whichever it was.
 
         Raises what the class's own methods raise; `UnknownJobStatusError`; `StaleAttemptError` before a submission if a
-        later attempt has begun.
+        later attempt has begun; `InvalidTypeError` and its like when the id can't be stored, and `KeepstateError` in the
+        attempts after it, as another submission would be a second job.
         """
         decision = self.resolve_resume(context)
         external_id = decision.external_id
@@ -183,10 +189,12 @@ class ResumableJobMixin(ABC):
         external_id = memory.external_id
         self.submission_token = memory.token if external_id is not None else memory.pending_token
         if external_id is None and self.submission_token is not None:
-            external_id = self._find_submitted(self.submission_token, context)
+            external_id = self._find_submitted(self.submission_token, context, unrecorded=memory.unrecorded)
             if external_id is not None:
                 self.record_submission(context, external_id)
         if external_id is None:
+            if memory.unrecorded:
+                raise self._refusal(memory)
             return ResumeDecision(ResumeAction.SUBMIT)
         return self._judge(external_id, self.get_job_status(external_id, context))
 
@@ -206,7 +214,10 @@ class ResumableJobMixin(ABC):
         return token
 
     def record_submission(self, context: Any, external_id: Any) -> None:
-        """Store the id of the job that was submitted, so that a retry finds it."""
+        """Store the id of the job that was submitted, so that a retry finds it.
+
+        An id that can't be stored is refused, and noted, so that no later attempt submits a second job.
+        """
         store = self._store_of(context)
         if store is None:
             return
@@ -221,7 +232,21 @@ class ResumableJobMixin(ABC):
             self.submission_token = self._recall(store).pending_token
         if self.submission_token is not None:
             values[self._submission_key] = {"token": self.submission_token, "state": "submitted"}
-        _swap(store, values)
+        try:
+            _swap(store, values)
+        except (TypeError, ValueError) as exc:
+            note = {
+                "token": self.submission_token,
+                "state": "unrecorded",
+                "external_id": ascii(external_id)[:200],
+            }
+            _swap(store, {self._submission_key: note})
+            kind = type(exc) if isinstance(exc, KeepstateError) else InvalidTypeError
+            raise kind(
+                f"submit_job() of {type(self).__name__} submitted a job and returned an id that can't be stored: {exc}. "
+                "The job may be running, and no retry submits another; let submit_job() return JSON, such as str(id)",
+                **vars(exc),
+            ) from exc
 
     # ----------------------------------------------------------------------------------------- machinery
 
@@ -250,9 +275,19 @@ class ResumableJobMixin(ABC):
         self.submission_token = None
         return ResumeDecision(ResumeAction.SUBMIT, None, status)
 
-    def _find_submitted(self, token: str, context: Any) -> Any:
-        """Look for the job of an intent whose id never came back."""
+    def _refusal(self, memory: _Memory) -> KeepstateError:
+        return KeepstateError(
+            f"an earlier attempt has submitted the job {memory.submission.get('external_id')}, with the token {memory.token}, "
+            "and its id could not be stored, so nothing is submitted again. Let submit_job() return JSON, such as str(id); "
+            f"then set the key {self.external_id_key!r} to the id of that job to go on with it, or delete the key "
+            f"{self._submission_key!r} to submit anew"
+        )
+
+    def _find_submitted(self, token: str, context: Any, *, unrecorded: bool) -> Any:
+        """Look for the job of an intent whose id never came back, or can't be stored."""
         find_job = getattr(self, "find_job", None)
+        if find_job is None and unrecorded:
+            return None
         if find_job is None:
             _log(self).warning(
                 "An earlier attempt ended while submitting, and %s has no find_job() to look for its job: "

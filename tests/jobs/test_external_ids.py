@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import uuid
+
 import pytest
 
-from keepstate.errors import InvalidTypeError
+from keepstate.errors import InvalidTypeError, InvalidValueError, KeepstateError
 from tests.jobs.attempts import KEY, SUBMISSION
 from tests.jobs.clouds import Cloud, CrashError, FindingOperator, Operator
 
@@ -45,13 +48,43 @@ def test_the_same_name_with_another_uid_is_another_job(attempt) -> None:
 
 
 def test_an_id_that_is_no_json_is_refused_and_the_job_is_found_again(attempt, person) -> None:
-    """When storing the id fails, the intent stays, and the next attempt finds the job by its token."""
+    """When the id can't be stored, that is noted, and the next attempt finds the job by its token."""
     cloud = Cloud(ids=[("job", 1)])
-    with pytest.raises(InvalidTypeError, match="tuple"):
+    with pytest.raises(InvalidTypeError, match=r"submit_job\(\).*tuple"):
         FindingOperator(cloud).execute(attempt(1))
-    assert person.get(SUBMISSION) == {"token": cloud.tokens[0], "state": "intended"}
+    assert person.get(SUBMISSION) == {
+        "token": cloud.tokens[0],
+        "state": "unrecorded",
+        "external_id": "('job', 1)",
+    }
     cloud.jobs[0].id = "job 1"
     assert FindingOperator(cloud).execute(attempt(2)) == {"result of": "job 1"}
+    assert len(cloud.jobs) == 1
+
+
+@pytest.mark.parametrize("external_id", [("job", 1), uuid.UUID(int=7), math.nan, "caf\udce9"], ids=ascii)
+def test_an_id_that_is_no_json_leads_to_no_second_job(external_id, attempt, person) -> None:
+    """Without a search, attempts refuse to submit again until a person has decided."""
+    cloud = Cloud(ids=[external_id, "job-2"])
+    with pytest.raises((InvalidTypeError, InvalidValueError), match="no retry submits another"):
+        Operator(cloud).execute(attempt(1))
+    for number in (2, 3):
+        with pytest.raises(KeepstateError, match="nothing is submitted again") as refused:
+            Operator(cloud).execute(attempt(number))
+        assert ascii(external_id) in str(refused.value)
+    assert len(cloud.jobs) == 1
+    person.delete(SUBMISSION)
+    assert Operator(cloud).execute(attempt(4)) == {"result of": "job-2"}
+
+
+def test_the_id_of_such_a_job_may_be_set_by_hand(attempt, person) -> None:
+    """Then the job is gone on with, as any other."""
+    cloud = Cloud(ids=[("job", 1)])
+    with pytest.raises(InvalidTypeError):
+        Operator(cloud).execute(attempt(1))
+    cloud.jobs[0].id = "job-1"
+    person.set(KEY, "job-1")
+    assert Operator(cloud).execute(attempt(2)) == {"result of": "job-1"}
     assert len(cloud.jobs) == 1
 
 

@@ -131,7 +131,11 @@ def embedded_path(settings: Settings) -> Path:
     else:
         import platformdirs
 
-        home = platformdirs.user_data_path("keepstate", appauthor=False)
+        try:
+            home = platformdirs.user_data_path("keepstate", appauthor=False)
+        except RuntimeError:
+            home = Path("~")
+        # some versions of it raise, and some leave the ~
         if not home.is_absolute():
             raise ConfigurationError(
                 "this user has no home folder for the embedded store; set KEEPSTATE_HOME or KEEPSTATE_URL",

@@ -96,6 +96,14 @@ def _text(text: str) -> str:
     return text
 
 
+def _id(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _RefusedError("valid UTF-8") from None
+    return text
+
+
 def _setting(
     variable: str, parse: Callable[[str], Any], default: Any, meaning: str, *, secret: bool = False
 ) -> Any:
@@ -165,14 +173,10 @@ class Settings:
         10.0,
         "seconds between signs of life of a running attempt; after three without one, it counts as lost",
     )
-    dag_id: str | None = _setting(
-        "KEEPSTATE_DAG_ID", _text, None, "the supervised dag, set by `keepstate run`"
-    )
-    run_id: str | None = _setting(
-        "KEEPSTATE_RUN_ID", _text, None, "the supervised run, set by `keepstate run`"
-    )
+    dag_id: str | None = _setting("KEEPSTATE_DAG_ID", _id, None, "the supervised dag, set by `keepstate run`")
+    run_id: str | None = _setting("KEEPSTATE_RUN_ID", _id, None, "the supervised run, set by `keepstate run`")
     task_id: str | None = _setting(
-        "KEEPSTATE_TASK_ID", _text, None, "the supervised task, set by `keepstate run`"
+        "KEEPSTATE_TASK_ID", _id, None, "the supervised task, set by `keepstate run`"
     )
     map_index: int = _setting(
         "KEEPSTATE_MAP_INDEX",
@@ -184,7 +188,7 @@ class Settings:
         "KEEPSTATE_TRY_NUMBER", _whole(1, 2**31 - 1), None, "the supervised attempt, set by `keepstate run`"
     )
     attempt_id: str | None = _setting(
-        "KEEPSTATE_ATTEMPT_ID", _text, None, "the supervised attempt's unique id, set by `keepstate run`"
+        "KEEPSTATE_ATTEMPT_ID", _id, None, "the supervised attempt's unique id, set by `keepstate run`"
     )
 
     @classmethod

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import keepstate
 from keepstate import errors
 from keepstate.cli import exit_codes
 from keepstate.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
+from keepstate.runtime.attempts import begin
+from keepstate.scope import RunScope
 from tests.cli.conftest import TASK, one_line
 
 
@@ -43,7 +46,7 @@ EXPECTED = {
     "CheckpointMismatchError": 1,
     "UnknownJobStatusError": 1,
     "TaskFailedError": 1,
-    "TaskArgumentsChangedError": 1,
+    "TaskArgumentsChangedError": 2,
     "UnsupportedError": 78,
     "BackendError": 74,
     "BackendUnavailableError": 69,
@@ -131,9 +134,9 @@ def test_nobody_listening_on_stderr_changes_no_code(home) -> None:
     assert done.returncode == 1
 
 
-@pytest.mark.parametrize("closed", ["0", "1", "2"])
+@pytest.mark.parametrize("closed", ["0", "2"])
 def test_a_closed_stream_is_no_trouble(process, closed: str) -> None:
-    """Daemons start programs without standard streams."""
+    """Daemons start programs without standard streams; only what is to be printed needs one."""
     process("set", "k", "1", *TASK)
     script = f"exec {closed}>&-; exec {sys.executable} -m keepstate get k {' '.join(TASK)}"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=60)
@@ -250,3 +253,78 @@ def test_completion_can_be_shown_and_installed(process, tmp_path, shell: str) ->
         path for path in tmp_path.rglob("*") if path.is_file() and "_KEEPSTATE_COMPLETE" in path.read_text()
     ]
     assert installed
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["runs", "--limit", "9" * 20], "--limit is beyond all bounds"),
+        (["history", "k", *TASK, "--limit", "9" * 20], "--limit is beyond all bounds"),
+        (["tail", *TASK, "--interval", "nan"], "--interval is beyond all bounds"),
+        (["tail", *TASK, "--interval", "1e300"], "--interval is beyond all bounds"),
+        (["run", "--retry-delay", "400000d", "--", "true"], "--retry-delay can't be longer than 10000 days"),
+        (["run", "--timeout", "200000d", "--", "true"], "--timeout can't be longer than 10000 days"),
+        (["db", "downgrade", "-1"], "-1"),
+    ],
+)
+def test_numbers_beyond_all_bounds(run, argv: list[str], words: str) -> None:
+    """They are refused with one line, which names what is meant as it was written."""
+    done = run(*argv)
+    assert done.code == 2
+    assert words in done.err
+    assert "x00" not in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((f"KEEPSTATE_{name}_ID", "\udcff") for name in ("DAG", "RUN", "TASK", "ATTEMPT")),
+        ("KEEPSTATE_HOME", "~no-such-user/x"),
+    ],
+)
+def test_variables_that_cannot_be_used(run, monkeypatch, name: str, value: str) -> None:
+    """One line that names the variable or its value, and the code of a wrong setting."""
+    monkeypatch.setenv(name, value)
+    done = run("set", "k", "1", *TASK)
+    assert done.code == 78
+    assert name in done.err or value in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_closed_streams(process) -> None:
+    """What can't be read or printed is told in one line: `keepstate set k - <&-`, `keepstate get k >&-`."""
+
+    def shell(line: str) -> tuple[int, list[str]]:
+        words = f"{sys.executable} -m keepstate {line}"
+        done = subprocess.run(["sh", "-c", words], capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr.splitlines()
+
+    ids = " ".join(TASK)
+    assert shell(f"set k - {ids} <&-") == (2, ["keepstate: there is no stdin to read the value from"])
+    assert process("set", "k", "1", *TASK).code == 0
+    assert shell(f"get k {ids} >&-") == (74, ["keepstate: stdout is closed, so nothing can be printed"])
+    assert shell(f"set k 2 {ids} >&- <&-") == (0, [])
+
+
+def test_a_user_without_a_home(run, monkeypatch) -> None:
+    """There is no place for the embedded store, and the message says what to set."""
+    import platformdirs
+
+    def nowhere(*args: object, **options: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.delenv("KEEPSTATE_HOME")
+    monkeypatch.setattr(platformdirs, "user_data_path", nowhere)
+    done = run("get", "k", *TASK)
+    assert (done.code, len(done.err.splitlines())) == (78, 1)
+    assert "set KEEPSTATE_HOME" in done.err
+
+
+def test_a_run_without_tasks_is_deleted(run, home) -> None:
+    """It was there, so that is a success; and then it is not."""
+    with keepstate.connect() as store:
+        begin(store, RunScope("empty", "r")).end("success")
+    erase = ("runs", "delete", "--dag-id", "empty", "--run-id", "r", "--yes")
+    assert run(*erase).code == 0
+    assert run(*erase).code == 1

@@ -22,6 +22,8 @@ def read_argument(text: str) -> str:
     """Return what an argument stands for: itself, or for ``-`` all of stdin, which must be UTF-8."""
     if text != "-":
         return text
+    if sys.stdin is None:
+        raise InvalidInputError("there is no stdin to read the value from")
     data = sys.stdin.buffer.read(_MOST_INPUT + 1)
     if len(data) > _MOST_INPUT:
         raise InvalidInputError(

@@ -58,7 +58,7 @@ class Lines(logging.Handler):
 def put(text: str) -> None:
     """Print a line of data on stdout, in UTF-8 whatever the locale says."""
     if sys.stdout is None:
-        return
+        raise Stop("stdout is closed, so nothing can be printed", ExitCode.IO)
     sys.stdout.flush()
     sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "surrogateescape"))
 

@@ -133,10 +133,22 @@ def run_(
     """
     # what runs for hours has time to collect its garbage
     gc.enable()
-    delay = RETRY_DELAY if retry_delay is None else times.duration(retry_delay, "--retry-delay")
-    longest = None if max_retry_delay is None else times.duration(max_retry_delay, "--max-retry-delay")
-    limit = None if timeout is None else times.duration(timeout, "--timeout", longer_than_zero=True)
-    mercy = GRACE if grace is None else times.duration(grace, "--grace")
+    delay = (
+        RETRY_DELAY
+        if retry_delay is None
+        else times.duration(retry_delay, "--retry-delay", longest=times.WAIT)
+    )
+    longest = (
+        None
+        if max_retry_delay is None
+        else times.duration(max_retry_delay, "--max-retry-delay", longest=times.WAIT)
+    )
+    limit = (
+        None
+        if timeout is None
+        else times.duration(timeout, "--timeout", longer_than_zero=True, longest=times.WAIT)
+    )
+    mercy = GRACE if grace is None else times.duration(grace, "--grace", longest=times.WAIT)
     with opened(url, Settings.load(), purge=True) as store:
         return supervise(
             store,

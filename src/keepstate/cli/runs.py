@@ -163,8 +163,10 @@ def delete(
     if not yes:
         output.ask(f"Erase everything of {dag} / {run}, history included?", may_go_unasked=False)
     with opened(url, settings) as store:
+        # one without tasks is a run, too
+        was_there = known(store, RunScope(dag, run))
         erased = store.delete_run(dag, run)
-    if not erased:
+    if not (was_there or erased):
         raise Stop(f"there is no run {dag} / {run}")
 
 

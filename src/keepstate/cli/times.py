@@ -8,13 +8,18 @@ from datetime import datetime, timedelta
 from keepstate.errors import InvalidInputError
 from keepstate.retention import NEVER_EXPIRE
 
+WAIT = timedelta(days=10_000)
+"""Longer than this nothing is waited for; the system's own clocks end not far beyond."""
+
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
 
 
-def duration(text: str, option: str, *, longer_than_zero: bool = False) -> timedelta:
+def duration(
+    text: str, option: str, *, longer_than_zero: bool = False, longest: timedelta = timedelta.max
+) -> timedelta:
     """Return the duration that ``text`` says; raise ``InvalidInputError`` naming the option when it says none."""
     word = text.strip().lower()
     if word != "0" and not _DURATION.fullmatch(word):
@@ -25,6 +30,8 @@ def duration(text: str, option: str, *, longer_than_zero: bool = False) -> timed
             total += timedelta(**{_UNITS[unit]: float(number)})
     except OverflowError:
         raise InvalidInputError(f"{option} is longer than any calendar: {text!r}") from None
+    if total > longest:
+        raise InvalidInputError(f"{option} can't be longer than {longest.days} days: {text!r}")
     if longer_than_zero and not total:
         raise InvalidInputError(f"{option} must be longer than zero")
     return total

@@ -15,6 +15,7 @@ from keepstate.cli.commands import HOMES, PANELS, find
 from keepstate.cli.declared import Argument, Group, Option, declarations
 from keepstate.cli.exit_codes import ExitCode, Stop
 from keepstate.cli.quick import NEGATIVE
+from keepstate.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     Parsed = Any
 
 _MARK = "\0"
+# beyond these no number means anything here, and a store or the system may not take it
+_LARGEST = 10**15
+_LARGEST_FLOAT = 1e9
 # how click says that something is no number, or one too small
 _NO_NUMBER = re.compile(r"is not (a valid (int|float|integer)( range)?|in the range x>=\S+)$")
 # click's or Typer's own root of "this can't be parsed", by way of the one name that every Typer exports
@@ -54,7 +58,9 @@ def _invoke(argv: list[str]) -> Any:
 
 
 def _explain(exc: Any) -> str:
-    text = " ".join(exc.format_message().replace(_MARK, "").split()).rstrip(".")
+    text = " ".join(exc.format_message().replace(_MARK, "").replace(repr(_MARK)[1:-1], "").split()).rstrip(
+        "."
+    )
     least = getattr(getattr(getattr(exc, "param", None), "type", None), "min", None)
     text = _NO_NUMBER.sub(
         lambda found: (
@@ -189,6 +195,14 @@ def _for_typer(function: Callable[..., int | None]) -> Callable[..., int | None]
 
     @functools.wraps(function)
     def call(**given: Any) -> int | None:
+        for name, value in given.items():
+            # what is not a number is larger than nothing
+            if (type(value) is int and abs(value) > _LARGEST) or (
+                type(value) is float and not abs(value) <= _LARGEST_FLOAT
+            ):
+                spelled = declarations(function)[name].spelled
+                shown = spelled.names[0] if isinstance(spelled, Option) else spelled.metavar
+                raise InvalidInputError(f"{shown} is beyond all bounds: {value}")
         return function(**given)
 
     call.__annotations__ = translated

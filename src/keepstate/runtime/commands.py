@@ -228,7 +228,7 @@ def _is_binary(file: str) -> bool:
 
 
 def _timer(seconds: float, function: Callable[[], None]) -> threading.Timer:
-    timer = threading.Timer(seconds, function)
+    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), function)
     timer.daemon = True
     timer.start()
     return timer

@@ -102,7 +102,8 @@ class Model:
             if standing.deleted and not reading:
                 self.standing = Standing(None, standing.attempt_id, standing.incarnation + 1)
             return True
-        verdict = judge(standing, fence, lambda: self.known.get((fence.try_number, fence.attempt_id)))
+        known = self.known.get((fence.try_number, fence.attempt_id)) if fence.attempt_id else None
+        verdict = judge(standing, fence, lambda: known)
         if verdict in (Verdict.STALE, Verdict.CURRENT):
             return verdict is Verdict.CURRENT
         incarnation = standing.incarnation
@@ -114,10 +115,9 @@ class Model:
         return True
 
     def delete(self, now: int) -> None:
-        """Erase all of it, but for who stood there."""
+        """Erase all of it, but for who was there."""
         self.deleted_at = now
         self.log.clear()
-        self.known.clear()
         self.standing = replace(self.standing, deleted=True)
 
     def clean_up(self, now: int) -> Model:

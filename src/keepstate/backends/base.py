@@ -312,7 +312,7 @@ def judge(  # noqa: PLR0911 - one line per rule
         return Verdict.STALE
     if standing.deleted:
         registered = fence.incarnation is not None
-        old = registered or _ran_before(standing, fence)
+        old = registered or _ran_before(standing, fence) or known_in() is not None
         return Verdict.STALE if old else Verdict.NEW_INCARNATION
     if standing.try_number is None:
         return Verdict.STALE if _ran_before(standing, fence) else Verdict.NEWER

@@ -211,7 +211,11 @@ class MemoryBackend:
         """See `Backend.attempts`."""
         with self._lock:
             found = self._find(scope)
-            attempts = [one.shown(*key) for key, one in found.attempts.items()] if found else []
+            attempts = (
+                [one.shown(*key) for key, one in found.attempts.items() if one.state != "deleted"]
+                if found
+                else []
+            )
         attempts.sort(key=lambda one: (one.incarnation, one.try_number, one.started_at), reverse=True)
         return attempts
 

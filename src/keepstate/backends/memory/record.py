@@ -307,7 +307,8 @@ class Record:
     def bury(self, now: int) -> None:
         """Leave the bare scope of a deleted run, which tells latecomers that they are late."""
         self.erase_entries()
-        self.attempts.clear()
+        # numbers and ids stay: what comes from an attempt of a deleted run is known to be late
+        self.attempts = {key: AttemptRow(one.started_at, "deleted") for key, one in self.attempts.items()}
         self.standing = replace(self.standing, item=None, deleted=True)
         self.state, self.updated_at = None, now
 

@@ -44,10 +44,12 @@ def asset_of(row: Row) -> AssetInfo:
 
 
 def delete_run(tx: Transaction, dialect: Dialect, dag_id: str, run_id: str, now: int) -> int:
-    """Erase all rows of a run, but for the bare scope rows that tell latecomers they are late."""
+    """Erase all rows of a run, but for the bare rows that tell latecomers they are late."""
     scopes = tx.all(dialect.render(sql.SCOPES_OF_RUN), {"dag_id": dag_id, "run_id": run_id})
     for scope_id, _ in scopes:
-        erase_contents(tx, scope_id)
+        tx.run(sql.ERASE_ALL_ENTRIES, {"scope_id": scope_id})
+        tx.run(sql.ERASE_LOG, {"scope_id": scope_id})
+        tx.run(sql.STRIP_ATTEMPTS, {"id": scope_id})
         tx.run(sql.BURY_SCOPE, {"id": scope_id, "now": now, "sweep_at": now + _BURIED})
     return sum(kind == "task" for _, kind in scopes)
 

@@ -288,7 +288,7 @@ ATTEMPTS = """
 SELECT a.try_number, a.attempt_id, a.incarnation, a.state, a.host, a.pid, a.started_at, a.beat_at, a.ended_at, a.reason,
   a.process_started
 FROM keepstate_scope s JOIN keepstate_attempt a ON a.scope_id = s.id
-WHERE s.digest = :digest AND s.deleted = 0
+WHERE s.digest = :digest AND s.deleted = 0 AND a.state <> 'deleted'
 ORDER BY a.incarnation DESC, a.try_number DESC, a.started_at DESC
 """
 
@@ -300,6 +300,13 @@ FROM keepstate_scope s JOIN keepstate_attempt a
 WHERE s.digest = :digest AND s.deleted = 0 AND a.state = 'success'
 """
 
+# numbers and ids stay as long as the bare scope does: what comes from an attempt of a deleted run is known to be late
+STRIP_ATTEMPTS = """
+UPDATE keepstate_attempt
+SET state = 'deleted', item = NULL, host = NULL, pid = NULL, process_started = NULL, beat_at = NULL, reason = NULL,
+    result = NULL, arguments = NULL
+WHERE scope_id = :id
+"""
 ERASE_ATTEMPTS = "DELETE FROM keepstate_attempt WHERE scope_id = :id"
 
 # -------------------------------------------------------------------------------------------------- lists

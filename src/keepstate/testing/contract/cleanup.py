@@ -149,7 +149,7 @@ class Cleanup(Ground):
         assert _clean(store).scopes == 0
         clock.advance(TICK)
         report = _clean(store)
-        assert (report.entries, report.history, report.scopes, report.attempts) == (0, 0, 3, 0)
+        assert (report.entries, report.history, report.scopes, report.attempts) == (0, 0, 3, 2)
 
     def test_an_asset_stays(self, store: StateStore, clock: ManualClock) -> None:
         """However long it holds nothing: assets go when they are deleted."""

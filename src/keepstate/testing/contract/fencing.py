@@ -543,6 +543,24 @@ class Fencing(Ground):
         incarnations = [(one.incarnation, one.try_number) for one in store.attempts(DAG, RUN, TASK)]
         assert incarnations == [(4, 2), (4, 1), (3, 2), (3, 1), (2, 2), (2, 1), (1, 2), (1, 1)]
 
+    def test_an_attempt_of_a_deleted_run_is_late_for_good(self, store: StateStore) -> None:
+        """Whatever its number, also from a process that has not used the store before, and after the run was made again."""
+        for number in (1, 2, 3):
+            attempt(store, number, 10 + number).set("k", number)
+        store.delete_run(DAG, RUN)
+        for number in (1, 2, 3):
+            with pytest.raises(StaleAttemptError):
+                attempt(store, number, 10 + number).set("k", number)
+        attempt(store, 1, 20).set("k", "made again")
+        for number in (1, 2, 3):
+            late = attempt(store, number, 10 + number)
+            with pytest.raises(StaleAttemptError):
+                late.get("k")
+            with pytest.raises(StaleAttemptError):
+                late.set("k", number)
+        assert attempt(store, 1, 20).get("k") == "made again"
+        assert [one.try_number for one in store.attempts(DAG, RUN, TASK)] == [1]
+
 
 def _version_of_n(store: StateStore) -> int:
     entry = attempt(store).entry("n")

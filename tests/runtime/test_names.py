@@ -165,4 +165,4 @@ def test_pauses() -> None:
     assert policy.pause_after(10_000) == 86_400
     assert RetryPolicy.of(1, 2, 3, dt.timedelta(seconds=17)).pause_after(3) == 17
     assert RetryPolicy.of(1, 0, True, None).pause_after(5) == 0
-    assert RetryPolicy.of(1, 7, False, 3).pause_after(5) == 7
+    assert RetryPolicy.of(1, 7, False, 3).pause_after(5) == 3

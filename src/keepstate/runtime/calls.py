@@ -70,7 +70,7 @@ class Call:
         self._arguments = arguments
         self._item = item
         self._task = task
-        self._names = Names(run)
+        self._names = Names(run, task_id)
         self._own: list[str] = []
         self._first_try: int | None = None
         self._held: HeldAttempt | None = None

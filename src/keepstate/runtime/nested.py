@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 class Names:
     """The names that one call of a task gives to the calls and operators inside it, over all of its attempts here."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, outer: str) -> None:
         self.run = run
+        # under the outer call's id, so that skipping one outer call does not hand its inner results to the next
+        self.outer = outer
         self.lock = threading.Lock()
         self.calls: dict[str, list[str]] = {}
         self.operators: dict[str, object] = {}
@@ -37,7 +39,7 @@ class Inner:
             number = self._calls.get(task_id, 0)
             self._calls[task_id] = number + 1
             if number == len(known):
-                known.append(run.name_call(task_id)[0])
+                known.append(run.name_call(f"{names.outer}.{task_id}")[0])
             return known[number]
 
     def claim(self, run: Run, task_id: str, operator: object) -> None:

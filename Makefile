@@ -41,7 +41,7 @@ test: check ## check, then every test but the slow ones
 
 .PHONY: test-all
 test-all: test ## test, then the slow ones too
-	$(BIN)/python -m pytest -m slow --timeout=1800 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m slow --timeout=1800 -n 2 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(VENV)/.synced-dev ## Lock, format, lint, types and the arrows between modules

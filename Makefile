@@ -62,7 +62,7 @@ docs: $(VENV)/.synced-docs ## Build the documentation into site/; a broken link 
 
 .PHONY: clean
 clean: ## Remove everything that is made here
-	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .cache site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- set-up -----------------------------------------------------------------------------------------------------------

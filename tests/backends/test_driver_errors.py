@@ -122,6 +122,9 @@ class FailingAt:
         finally:
             self._connection.set_authorizer(None)
 
+    def close(self) -> None:
+        self._cursor.close()
+
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_whatever_statement_fails_in_sqlite(tmp_path: Path, verb: str) -> None:

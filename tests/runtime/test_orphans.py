@@ -75,11 +75,12 @@ def test_what_is_to_outlive_it_does(programs: Programs) -> None:
 def test_no_attempt_begins_beside_an_orphan(programs: Programs, store: StateStore) -> None:
     """Started again at once after the supervisor's death, many times: attempts never overlap."""
     rounds = 5
-    for _ in range(rounds):
+    for number in range(1, rounds + 1):
         command = programs.supervised(programs.python(ALIVE, 100_000), *RUN)
-        before = len(programs.lines("log"))
+        # of this attempt: the one before may yet write a line while it is being ended
+        begins = f"{number} begins"
         with programs.started(command, KEEPSTATE_HEARTBEAT="600") as supervisor:
-            until(lambda before=before: len(programs.lines("log")) > before)
+            until(lambda begins=begins: begins in programs.lines("log"))
             time.sleep(random.uniform(0, 0.05))
             supervisor.kill()
     done = programs.run(programs.supervised(programs.python(ALIVE, 1), *RUN), KEEPSTATE_HEARTBEAT="600")

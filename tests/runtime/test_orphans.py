@@ -78,9 +78,9 @@ def test_no_attempt_begins_beside_an_orphan(programs: Programs, store: StateStor
     for number in range(1, rounds + 1):
         command = programs.supervised(programs.python(ALIVE, 100_000), *RUN)
         # of this attempt: the one before may yet write a line while it is being ended
-        begins = f"{number} begins"
+        begins = f"{number} begins "
         with programs.started(command, KEEPSTATE_HEARTBEAT="600") as supervisor:
-            until(lambda begins=begins: begins in programs.lines("log"))
+            until(lambda begins=begins: any(line.startswith(begins) for line in programs.lines("log")))
             time.sleep(random.uniform(0, 0.05))
             supervisor.kill()
     done = programs.run(programs.supervised(programs.python(ALIVE, 1), *RUN), KEEPSTATE_HEARTBEAT="600")

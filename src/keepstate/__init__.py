@@ -6,7 +6,8 @@ keepstate costs next to nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+# `typing` would take longer to import than all of this; type checkers know the name, wherever it comes from
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from keepstate.accessors import AssetStateStore, TaskStateStore

@@ -315,7 +315,8 @@ def judge(  # noqa: PLR0911 - one line per rule
         old = registered or _ran_before(standing, fence) or known_in() is not None
         return Verdict.STALE if old else Verdict.NEW_INCARNATION
     if standing.try_number is None:
-        return Verdict.STALE if _ran_before(standing, fence) else Verdict.NEWER
+        old = _ran_before(standing, fence) or known_in() is not None
+        return Verdict.STALE if old else Verdict.NEWER
     same_try = fence.try_number == standing.try_number
     if same_try and (
         fence.attempt_id == standing.attempt_id or not (fence.attempt_id and standing.attempt_id)

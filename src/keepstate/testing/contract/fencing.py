@@ -551,6 +551,10 @@ class Fencing(Ground):
         for number in (1, 2, 3):
             with pytest.raises(StaleAttemptError):
                 attempt(store, number, 10 + number).set("k", number)
+        attempt(store).set("k", "a person's")
+        for number in (1, 2, 3):
+            with pytest.raises(StaleAttemptError):
+                attempt(store, number, 10 + number).set("k", number)
         attempt(store, 1, 20).set("k", "made again")
         for number in (1, 2, 3):
             late = attempt(store, number, 10 + number)

@@ -34,14 +34,10 @@ def upgrade(database: Database, *, now: int) -> list[str]:
     if number == LATEST:
         return []
     with database.transaction() as tx:
-        if database.dialect.lock_migrations:
-            tx.one(database.dialect.lock_migrations, {})
-        # another process may have been faster
-        found = tx.one(database.dialect.has_table, {})
-        if not found or found[0] is None:
+        found = _locked(database, tx)
+        if found is None:
             tx.run(_fill(database, _CREATE), {})
-        row = tx.one(_CURRENT, {})
-        number = int(row[0] or 0) if row else 0
+        number = found or 0
         _refuse_newer(database, number)
         steps = pending(number)
         for step in steps:
@@ -54,16 +50,25 @@ def downgrade(database: Database, target: int) -> list[str]:
     """Take migrations back down to number ``target`` and return their names. What they held is lost."""
     if not 0 <= target <= LATEST:
         raise ConfigurationError(f"a store can be taken to revision 0 to {LATEST}, not {target}")
-    number = current(database) or 0
-    _refuse_newer(database, number)
-    steps = applied(number, target)
     with database.transaction() as tx:
-        if database.dialect.lock_migrations:
-            tx.one(database.dialect.lock_migrations, {})
+        number = _locked(database, tx) or 0
+        _refuse_newer(database, number)
+        steps = applied(number, target)
         for step in steps:
             _run(database, tx, step.down)
             tx.run(_FORGET, {"number": step.number})
     return [step.name for step in steps]
+
+
+def _locked(database: Database, tx: Transaction) -> int | None:
+    """Return the revision, once no other process migrates: another one may have been faster."""
+    if database.dialect.lock_migrations:
+        tx.one(database.dialect.lock_migrations, {})
+    found = tx.one(database.dialect.has_table, {})
+    if not found or found[0] is None:
+        return None
+    row = tx.one(_CURRENT, {})
+    return int(row[0] or 0) if row else 0
 
 
 def _refuse_newer(database: Database, number: int | None) -> None:

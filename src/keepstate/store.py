@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import uuid
 import weakref
@@ -39,8 +40,12 @@ log = logging.getLogger("keepstate")
 PURGE_BATCH = 1000
 """Rows per cleanup transaction where ``state_cleanup_batch_size`` is 0: few enough that no writer waits for long."""
 
-# an embedded store purges after so many writes of one process
+# An embedded store looks for something to purge after so many writes of one process. While there is any, it comes back
+# after far fewer, and takes a few batches at a time: one kind of row must not keep it from the others, and more has to go
+# than is written meanwhile.
 _WRITES_BETWEEN_PURGES = 2000
+_WRITES_WHILE_PURGING = 100
+_BATCHES_AT_A_TIME = 3
 
 
 class StateStore:
@@ -65,6 +70,7 @@ class StateStore:
         )
         self._purges_itself = purges_itself
         self._writes = 0
+        self._purge_after = _WRITES_BETWEEN_PURGES
         self._accessors: weakref.WeakSet[TaskStateStore | AssetStateStore] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -189,24 +195,22 @@ class StateStore:
         if not self._purges_itself:
             return
         self._writes += 1
-        if self._writes >= _WRITES_BETWEEN_PURGES:
+        if self._writes >= self._purge_after:
             self._writes = 0
             self.purge_quietly()
 
     def purge_quietly(self) -> None:
-        """Remove one batch of what has expired; trouble is logged, as whoever called wanted something else."""
+        """Remove a few batches of what has expired; trouble is logged, as whoever called wanted something else."""
+        self._purge_after = _WRITES_BETWEEN_PURGES
         try:
-            next(
-                iter(
-                    self.backend.purge(
-                        now=self.clock(),
-                        batch_size=self.settings.state_cleanup_batch_size or PURGE_BATCH,
-                        idle=self.settings.idle_scope_micros,
-                        history=self.history_policy,
-                    )
-                ),
-                None,
+            batches = self.backend.purge(
+                now=self.clock(),
+                batch_size=self.settings.state_cleanup_batch_size or PURGE_BATCH,
+                idle=self.settings.idle_scope_micros,
+                history=self.history_policy,
             )
+            for _ in itertools.islice(batches, _BATCHES_AT_A_TIME):
+                self._purge_after = _WRITES_WHILE_PURGING
         except KeepstateError as exc:
             log.warning("cleanup of %s failed, and will be tried again: %s", self.backend.address, exc)
 

@@ -160,8 +160,7 @@ class TaskInstance:
             where = self.where_seen(who)
             if where is not None and (where < self.incarnation or same_try):
                 return "stale"
-            unknown = where is None and who.registered_in is None
-            if who.try_number == 1 and unknown and older(self.current, who):
+            if who.try_number == 1 and where is None and older(self.current, who):
                 return "new run"
             if same_try:
                 return "stale" if older(who, self.current) else "newer"

@@ -327,9 +327,7 @@ def judge(  # noqa: PLR0911 - one line per rule
         if known is not None and (known < standing.incarnation or same_try):
             return Verdict.STALE
         newer = is_newer(fence.attempt_id, standing.attempt_id)
-        # who has registered is no new run, though a cleanup may have forgotten it
-        unknown = known is None and fence.incarnation is None
-        if fence.try_number == 1 and newer and unknown:
+        if fence.try_number == 1 and newer and known is None:
             return Verdict.NEW_INCARNATION
         if same_try:
             # one try has one id; an unknown id that can't be ordered begins now

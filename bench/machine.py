@@ -30,7 +30,7 @@ class Neighbours:
     """What others did meanwhile: the part of all processors' time that neither this process nor its children took.
 
     Where processors are short, a write waits for its turn after every sync, milliseconds long, whoever makes it. Ratios
-    then come out near 1, or anywhere: eight idle loops beside it bring a ratio of 2 down to 1.1.
+    then come out near 1, or anywhere: four busy loops beside it brought one of nearly 2 down to 1.1.
     """
 
     CALM = 0.1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -279,17 +278,14 @@ class FailingInPostgres:
         self.failed = False
 
     def __enter__(self) -> Self:
-        with self._connection() as lent:
-            self._cursor = lent.info["keepstate_cursor"]
-            lent.info["keepstate_cursor"] = self
+        (lent,) = self._store.backend._db._warm  # type: ignore[attr-defined]
+        self._info = lent.info
+        self._cursor = self._info["keepstate_cursor"]
+        self._info["keepstate_cursor"] = self
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._connection() as lent:
-            lent.info["keepstate_cursor"] = self._cursor
-
-    def _connection(self) -> Any:
-        return closing(self._store.backend._db._engine.raw_connection())  # type: ignore[attr-defined]
+        self._info["keepstate_cursor"] = self._cursor
 
     def execute(self, sql: str, params: Any = None) -> Any:
         self._left -= 1

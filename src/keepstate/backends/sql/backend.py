@@ -166,7 +166,7 @@ class SqlBackend:
                 return done
 
         def work(tx: Transaction) -> Applied:
-            if simple is not None and dialect.put_in_few and session is None:
+            if simple is not None and session is None:
                 done = entries.put_in_few(tx, simple)
                 if done is not None:
                     return done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass, field
 
 
@@ -23,8 +22,6 @@ class Dialect:
     """Whether a commit's answer can be lost on the way, so that requests need numbers."""
     put_in_one: bool = False
     """Whether ``PUT_IN_ONE`` works here."""
-    put_in_few: bool = False
-    """Whether ``BUMP_STANDING`` works here."""
 
     def render(self, statement: str) -> str:
         """Return ``statement`` with this database's row lock in place."""
@@ -44,8 +41,6 @@ SQLITE = Dialect(
         "clustered": " WITHOUT ROWID",
     },
     has_table="SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'keepstate_migration'",
-    # RETURNING came with 3.35
-    put_in_few=sqlite3.sqlite_version_info >= (3, 35, 0),
 )
 
 POSTGRESQL = Dialect(

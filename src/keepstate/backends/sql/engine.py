@@ -68,7 +68,10 @@ class EngineDatabase:
         self._owned = owned
         self._checked = False
         self._timeout = timeout
+        # Nobody else uses an engine of our own: its pool makes the connections, and gets them back at the end. In between
+        # they wait here, as many at most as the turnstile lets in, because checking them in and out takes its time.
         self._turnstile = Turnstile(_POOL_SIZE) if owned else None
+        self._warm: list[Any] = []
         self._driver_error: type[Exception] = engine.dialect.dbapi.Error  # type: ignore[union-attr]
         milliseconds = max(1, int(timeout * 1000))
         # In one message, and said anew each time: a pooler may hand the connection to somebody else in between. The
@@ -128,6 +131,10 @@ class EngineDatabase:
         if turnstile and not turnstile.enter(self._timeout):
             raise TransientError("all connections of the pool are in use")
         try:
+            return self._warm.pop()
+        except IndexError:
+            pass
+        try:
             lent: Any = self._engine.raw_connection()
         except BaseException as exc:
             if turnstile:
@@ -152,12 +159,14 @@ class EngineDatabase:
         return lent
 
     def _take_back(self, lent: Any) -> None:
-        """Return a connection to the pool as it came."""
-        if not self._owned and lent.info.pop(_WAS_MANUAL, False):
+        """Keep a connection for the next request, or return one of a caller's pool as it came."""
+        if self._turnstile:
+            self._warm.append(lent)
+            self._turnstile.leave()
+            return
+        if lent.info.pop(_WAS_MANUAL, False):
             lent.dbapi_connection.autocommit = False
         lent.close()
-        if self._turnstile:
-            self._turnstile.leave()
 
     def _failed(self, lent: Any, exc: BaseException) -> BaseException:
         """Keep a connection only if it is sound, and return what its error means here."""
@@ -186,6 +195,8 @@ class EngineDatabase:
     def close(self) -> None:
         """Close the pool, if the engine was made here."""
         if self._owned:
+            while self._warm:
+                self._warm.pop().close()
             self._engine.dispose()
 
     def before_fork(self, *, quiet: bool) -> None:
@@ -193,7 +204,8 @@ class EngineDatabase:
 
     def after_fork_in_child(self) -> None:
         """Leave the parent's connections alone: two processes on one would talk across each other."""
-        _left_behind.append(self._engine.pool)
+        _left_behind.append((self._engine.pool, self._warm))
+        self._warm = []
         self._engine.dispose(close=False)
         self._turnstile = Turnstile(_POOL_SIZE) if self._owned else None
 
@@ -225,7 +237,8 @@ class EngineDatabase:
         for prefix, kind, advice in _MEANINGS:
             if state.startswith(prefix):
                 return kind(f"the store {self.address} {advice} ({text})", address=self.address)
-        return TransientError(text) if lost or state.startswith(_PASSING) else self._other(text)
+        passing = lost or state.startswith(_PASSING)
+        return TransientError(text, at_once=lost) if passing else self._other(text)
 
     def _other(self, text: str) -> BackendError:
         return BackendError(f"the database of {self.address} failed: {text}", address=self.address)

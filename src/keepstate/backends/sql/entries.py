@@ -189,10 +189,24 @@ def simple_put(batch: Batch) -> dict[str, Any] | None:
 
 
 def put_in_few(tx: Transaction, params: dict[str, Any]) -> Applied | None:
-    """Write a simple put in as few statements as there are rows; ``None`` where it takes more, with nothing changed."""
-    row = tx.one(sql.BUMP_STANDING, params)
-    if row is None:
+    """Write a simple put in as few statements as there are rows; ``None`` where it takes more, with nothing changed.
+
+    For databases whose write transactions lock the whole file; RETURNING would take longer than a statement more.
+    """
+    row = tx.one(sql.FIND_STANDING, params)
+    if row is None or row[6]:
         return None
-    params["scope_id"], params["version"] = row[0], row[1]
+    scope_id, version, incarnation, try_number, attempt_id = row[:5]
+    fence = params["try_number"]
+    if fence is not None and (fence, params["incarnation"], params["attempt_id"]) != (
+        try_number,
+        incarnation,
+        attempt_id,
+    ):
+        return None
+    version += 1
+    params["id"] = params["scope_id"] = scope_id
+    params["version"] = version
+    tx.run(sql.BUMP_SCOPE, params)
     _write_and_log(tx, params)
-    return Applied(row[1], row[2])
+    return Applied(version, incarnation)

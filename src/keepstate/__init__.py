@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from keepstate.backends.custom import BaseStoreBackend
     from keepstate.connect import connect
     from keepstate.errors import (
+        AccessDeniedError,
         AlreadyRunningError,
         BackendError,
         BackendUnavailableError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         InvalidTypeError,
         InvalidValueError,
         KeepstateError,
+        ScopeNotFoundError,
         StaleAttemptError,
         StoreCorruptedError,
         StoreFullError,
@@ -67,6 +69,7 @@ _HOMES = {
     "keepstate.backends.custom": ("BaseStoreBackend",),
     "keepstate.connect": ("connect",),
     "keepstate.errors": (
+        "AccessDeniedError",
         "AlreadyRunningError",
         "BackendError",
         "BackendUnavailableError",
@@ -79,6 +82,7 @@ _HOMES = {
         "InvalidTypeError",
         "InvalidValueError",
         "KeepstateError",
+        "ScopeNotFoundError",
         "StaleAttemptError",
         "StoreCorruptedError",
         "StoreFullError",
@@ -119,6 +123,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "NEVER_EXPIRE",
+    "AccessDeniedError",
     "AlreadyRunningError",
     "Asset",
     "AssetScope",
@@ -144,6 +149,7 @@ __all__ = [
     "ResumableJobMixin",
     "ResumeAction",
     "ResumeDecision",
+    "ScopeNotFoundError",
     "Settings",
     "StaleAttemptError",
     "StateStore",

@@ -11,6 +11,7 @@ KeepstateError
 ├── InvalidTypeError                (also TypeError) a value, key, or retention of the wrong type
 ├── VersionConflictError            compare-and-set found another version
 ├── VersionNotFoundError            (also LookupError) no such version in a key's history
+├── ScopeNotFoundError              (also LookupError) no such task instance or asset, where it had to be there
 ├── StaleAttemptError               a later attempt of the task instance has begun
 ├── AlreadyRunningError             the task instance or run is held by a living process
 ├── CheckpointMismatchError         another item stands where the last finished one stood
@@ -20,6 +21,7 @@ KeepstateError
 ├── UnsupportedError                this backend can't keep that promise, so it refuses
 └── BackendError                    the store behind failed
     ├── BackendUnavailableError     it can't be reached
+    ├── AccessDeniedError           the server does not know the token, or the token may not do this
     ├── StoreReadOnlyError          it can be read, but not written
     ├── StoreFullError              there is no room left
     ├── StoreCorruptedError         it is no keepstate store, or it is damaged
@@ -107,6 +109,10 @@ class VersionNotFoundError(KeepstateError, LookupError):
     version: int
 
 
+class ScopeNotFoundError(KeepstateError, LookupError):
+    """A task instance or an asset that was to be known already is not: nothing was made, and nothing changed."""
+
+
 class StaleAttemptError(KeepstateError):
     """A later attempt of this task instance has begun, so this one may not change anything any more."""
 
@@ -158,6 +164,10 @@ class BackendError(KeepstateError):
 
 class BackendUnavailableError(BackendError):
     """The store can't be reached, or stayed busy past the retry bound (``KEEPSTATE_RETRY_TIMEOUT``)."""
+
+
+class AccessDeniedError(BackendError):
+    """The server does not know the token (``KEEPSTATE_TOKEN``), or what it is for does not include this request."""
 
 
 class StoreReadOnlyError(BackendError):

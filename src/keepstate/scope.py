@@ -228,6 +228,18 @@ class Attempt:
 
 
 @dataclass(frozen=True)
+class DagInfo:
+    """A dag in a list: how many runs it has, and its most recently begun one."""
+
+    dag_id: str
+    runs: int
+    last_run_id: str
+    last_state: str | None
+    last_created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
 class RunInfo:
     """A run in a list: its state, its latest try, and when it was first and last seen."""
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from keepstate.errors import InvalidIdError, StaleAttemptError, VersionConflictError
+from keepstate.errors import InvalidIdError, ScopeNotFoundError, StaleAttemptError, VersionConflictError
 from keepstate.scope import (
     AssetInfo,
     AssetScope,
     Attempt,
     CleanupReport,
+    DagInfo,
     RunInfo,
     RunScope,
     TaskInstanceInfo,
@@ -106,7 +107,10 @@ class HistoryPolicy:
 
 @dataclass(frozen=True)
 class Batch:
-    """Changes to one scope that apply together or not at all, under one new version. Keys are distinct."""
+    """Changes to one scope that apply together or not at all, under one new version. Keys are distinct.
+
+    ``known``: refused with ``ScopeNotFoundError`` unless the scope is there already, and was not deleted.
+    """
 
     scope: EntryScope
     changes: tuple[Change, ...]
@@ -116,11 +120,15 @@ class Batch:
     session: Session | None = None
     history: HistoryPolicy = field(default_factory=HistoryPolicy)
     behalf: Behalf | None = None
+    known: bool = False
 
 
 @dataclass(frozen=True)
 class Clear:
-    """Remove every entry of a scope, its history too with ``forget``; of every map index with ``all_map_indices``."""
+    """Remove every entry of a scope, its history too with ``forget``; of every map index with ``all_map_indices``.
+
+    ``known`` as in ``Batch``; with ``all_map_indices`` it is enough that one map index is known.
+    """
 
     scope: EntryScope
     now: int
@@ -131,6 +139,7 @@ class Clear:
     forget: bool = False
     all_map_indices: bool = False
     behalf: Behalf | None = None
+    known: bool = False
 
 
 @dataclass(frozen=True)
@@ -267,6 +276,28 @@ class ChangeNotice:
     text: str | None
     updated_at: int
     writer: str | None
+
+
+@dataclass(frozen=True)
+class StoredToken:
+    """A token of the server as it is stored: a hash of its secret, never the secret.
+
+    ``kind`` is ``token`` (a person made it), ``session`` (a browser that logged in) or ``login`` (a link that logs in
+    once); ``parent_id`` is the token that the latter two were made from.
+    """
+
+    id: str
+    kind: str
+    name: str
+    digest: str
+    role: str
+    dags: str | None
+    assets: str | None
+    parent_id: str | None
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None = None
+    used_at: int | None = None
 
 
 # ------------------------------------------------------------------------------------------------ fencing
@@ -410,6 +441,12 @@ def stale(scope: Scope, fence: Fence, standing: Standing) -> StaleAttemptError:
     )
 
 
+def unknown(scope: EntryScope) -> ScopeNotFoundError:
+    """Make the error of a change to what was to be known already, and is not."""
+    kind = "asset is known" if isinstance(scope, AssetScope) else "task instance is known"
+    return ScopeNotFoundError(f"no such {kind}: {scope}; nothing was changed. Look for a mistyped id")
+
+
 def conflict(key: str, expected: int, actual: int) -> VersionConflictError:
     """Make the error of a compare-and-set that found another version."""
     found = f"it stands at version {actual}" if actual else "it is absent"
@@ -491,8 +528,37 @@ class Backend(Protocol):
         """Return the scope's version, and the keys changed since version ``after``, oldest change first."""
         ...
 
-    def runs(self, dag_id: str | None = None, *, limit: int = 50, offset: int = 0) -> list[RunInfo]:
-        """Return runs, most recently begun first."""
+    def dags(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[DagInfo]:
+        """Return the dags that have runs, ordered by id.
+
+        ``pattern`` admits what fits it as a whole: ``*`` is any characters, ``?`` one, and case counts.
+        """
+        ...
+
+    def count_dags(self, *, pattern: str | None = None) -> int:
+        """Return how many dags `dags` would list without a limit."""
+        ...
+
+    def runs(
+        self, dag_id: str | None = None, *, pattern: str | None = None, limit: int = 50, offset: int = 0
+    ) -> list[RunInfo]:
+        """Return runs, most recently begun first; with ``pattern``, those of the dags that fit it."""
+        ...
+
+    def count_runs(self, dag_id: str | None = None, *, pattern: str | None = None) -> int:
+        """Return how many runs `runs` would list without a limit."""
+        ...
+
+    def run(self, scope: RunScope) -> RunInfo | None:
+        """Return one run, or ``None`` where it is not known, or was deleted."""
+        ...
+
+    def task_instance(self, scope: TaskScope, *, now: int) -> TaskInstanceInfo | None:
+        """Return one task instance, or ``None`` where it is not known, or was deleted."""
+        ...
+
+    def count_task_instances(self, dag_id: str, run_id: str) -> int:
+        """Return how many task instances `task_instances` would list without a limit."""
         ...
 
     def task_instances(
@@ -501,8 +567,18 @@ class Backend(Protocol):
         """Return the task instances of a run, ordered by task id and map index."""
         ...
 
-    def assets(self, *, now: int, limit: int | None = None, offset: int = 0) -> list[AssetInfo]:
-        """Return the assets, ordered by name."""
+    def assets(
+        self, *, now: int, pattern: str | None = None, limit: int | None = None, offset: int = 0
+    ) -> list[AssetInfo]:
+        """Return the assets, ordered by name; with ``pattern``, those whose name or uri fits it."""
+        ...
+
+    def count_assets(self, *, pattern: str | None = None) -> int:
+        """Return how many assets `assets` would list without a limit."""
+        ...
+
+    def asset(self, which: AssetScope | int, *, now: int) -> AssetInfo | None:
+        """Return one asset, by what it is called or by its id, or ``None`` where it is not known."""
         ...
 
     def delete_run(self, dag_id: str, run_id: str, *, now: int) -> int:

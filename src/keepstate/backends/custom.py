@@ -34,7 +34,9 @@ from keepstate.scope import (
     AssetScope,
     Attempt,
     CleanupReport,
+    DagInfo,
     RunInfo,
+    RunScope,
     TaskInstanceInfo,
     TaskScope,
     Writer,
@@ -169,6 +171,8 @@ class CustomBackend:
 
     def apply(self, batch: Batch) -> Applied:
         """Put or delete one key."""
+        if batch.known:
+            self._refuse("tell whether a task instance or asset is known")
         if len(batch.changes) != 1:
             self._refuse("change several keys in one transaction")
         (change,) = batch.changes
@@ -183,6 +187,8 @@ class CustomBackend:
 
     def clear(self, request: Clear) -> Applied:
         """Clear the scope."""
+        if request.known:
+            self._refuse("tell whether a task instance or asset is known")
         if request.forget:
             self._refuse("forget a history it does not keep")
         self._inner.clear(self._scope(request.scope), all_map_indices=request.all_map_indices)
@@ -241,9 +247,35 @@ class CustomBackend:
         """See `Backend.outcome`."""
         return self._keeper.outcome(scope)
 
-    def runs(self, dag_id: str | None = None, *, limit: int = 50, offset: int = 0) -> list[RunInfo]:
+    def dags(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[DagInfo]:
+        """See `Backend.dags`: those of the local runtime."""
+        return self._keeper.dags(pattern=pattern, limit=limit, offset=offset)
+
+    def count_dags(self, *, pattern: str | None = None) -> int:
+        """See `Backend.count_dags`."""
+        return self._keeper.count_dags(pattern=pattern)
+
+    def runs(
+        self, dag_id: str | None = None, *, pattern: str | None = None, limit: int = 50, offset: int = 0
+    ) -> list[RunInfo]:
         """See `Backend.runs`: those of the local runtime."""
-        return self._keeper.runs(dag_id, limit=limit, offset=offset)
+        return self._keeper.runs(dag_id, pattern=pattern, limit=limit, offset=offset)
+
+    def count_runs(self, dag_id: str | None = None, *, pattern: str | None = None) -> int:
+        """See `Backend.count_runs`."""
+        return self._keeper.count_runs(dag_id, pattern=pattern)
+
+    def run(self, scope: RunScope) -> RunInfo | None:
+        """See `Backend.run`."""
+        return self._keeper.run(scope)
+
+    def task_instance(self, scope: TaskScope, *, now: int) -> TaskInstanceInfo | None:
+        """See `Backend.task_instance`; the class can't tell how many entries it holds."""
+        return self._keeper.task_instance(scope, now=now)
+
+    def count_task_instances(self, dag_id: str, run_id: str) -> int:
+        """See `Backend.count_task_instances`."""
+        return self._keeper.count_task_instances(dag_id, run_id)
 
     def task_instances(
         self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
@@ -265,10 +297,22 @@ class CustomBackend:
         del scope, after, now
         self._refuse("follow changes")
 
-    def assets(self, *, now: int, limit: int | None = None, offset: int = 0) -> list[AssetInfo]:
+    def assets(
+        self, *, now: int, pattern: str | None = None, limit: int | None = None, offset: int = 0
+    ) -> list[AssetInfo]:
         """Refused."""
-        del now, limit, offset
+        del now, pattern, limit, offset
         self._refuse("list assets")
+
+    def count_assets(self, *, pattern: str | None = None) -> int:
+        """Refused."""
+        del pattern
+        self._refuse("list assets")
+
+    def asset(self, which: AssetScope | int, *, now: int) -> AssetInfo | None:
+        """Refused."""
+        del which, now
+        self._refuse("tell whether an asset is known")
 
     def delete_run(self, dag_id: str, run_id: str, *, now: int) -> int:
         """Refused."""

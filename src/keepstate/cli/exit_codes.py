@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
     IO = 74
     RUNNING = 75
     STALE = 76
-    READ_ONLY = 77
+    DENIED = 77
     CONFIGURATION = 78
     INTERRUPTED = 130
     BROKEN_PIPE = 141
@@ -39,7 +39,7 @@ MEANINGS = {
     ExitCode.IO: "the store is damaged or failed, or the output can't be written",
     ExitCode.RUNNING: "a living process holds this task instance",
     ExitCode.STALE: "a later attempt has begun, so this one may not change anything",
-    ExitCode.READ_ONLY: "the store may only be read",
+    ExitCode.DENIED: "the store may only be read, or its server does not admit the token",
     ExitCode.CONFIGURATION: "a setting, a store URL, a missing extra, or a store that can't do this",
     ExitCode.INTERRUPTED: "ended by Ctrl-C, which is the usual way for `tail`",
     ExitCode.BROKEN_PIPE: "whoever read the output went away, as in `keepstate tail | head -1`",
@@ -57,7 +57,8 @@ _CODES: tuple[tuple[type[errors.KeepstateError], ExitCode], ...] = (
     (errors.UnsupportedError, ExitCode.CONFIGURATION),
     (errors.StoreVersionError, ExitCode.CONFIGURATION),
     (errors.BackendUnavailableError, ExitCode.UNAVAILABLE),
-    (errors.StoreReadOnlyError, ExitCode.READ_ONLY),
+    (errors.AccessDeniedError, ExitCode.DENIED),
+    (errors.StoreReadOnlyError, ExitCode.DENIED),
     (errors.StoreFullError, ExitCode.FULL),
     (errors.BackendError, ExitCode.IO),
 )

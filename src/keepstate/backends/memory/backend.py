@@ -20,15 +20,18 @@ from keepstate.backends.base import (
     Outcome,
     Reading,
     Verdict,
+    unknown,
     which_asset,
 )
 from keepstate.backends.memory.record import Record
 from keepstate.clock import DAY, to_datetime
 from keepstate.errors import BackendError
+from keepstate.patterns import fits
 from keepstate.scope import (
     AssetInfo,
     AssetScope,
     CleanupReport,
+    DagInfo,
     RunInfo,
     RunScope,
     TaskInstanceInfo,
@@ -103,26 +106,39 @@ class MemoryBackend:
 
     def apply(self, batch: Batch) -> Applied:
         """See `Backend.apply`."""
-        with self._changing(batch.scope, batch.now) as record:
+        with self._lock:
             if done := self._done_before(batch.session):
                 return done
-            record.admit(batch.fence, batch.now, batch.history)
-            with self._vouching(batch):
-                record.apply(batch)
+            if batch.known and not self._is_known(batch.scope):
+                raise unknown(batch.scope)
+            with self._changing(batch.scope, batch.now) as record:
+                record.admit(batch.fence, batch.now, batch.history)
+                with self._vouching(batch):
+                    record.apply(batch)
             return self._answer(record, batch.session, batch.now)
 
     def clear(self, request: Clear) -> Applied:
         """See `Backend.clear`."""
-        with self._changing(request.scope, request.now) as record:
+        with self._lock:
             if done := self._done_before(request.session):
                 return done
-            record.admit(request.fence, request.now, request.history)
-            with self._vouching(request):
-                record.clear(request)
-            for sibling in self._siblings(request):
+            siblings = self._siblings(request)
+            own = None
+            if not request.known or self._is_known(request.scope):
+                with self._changing(request.scope, request.now) as own:
+                    own.admit(request.fence, request.now, request.history)
+                    with self._vouching(request):
+                        own.clear(request)
+            elif not siblings:
+                raise unknown(request.scope)
+            for sibling in siblings:
                 with self._changing(sibling, request.now) as other:
                     other.clear(request)
-            return self._answer(record, request.session, request.now)
+            return self._answer(own, request.session, request.now)
+
+    def _is_known(self, scope: EntryScope) -> bool:
+        found = self._find(scope)
+        return found is not None and not found.standing.deleted
 
     @contextmanager
     def _vouching(self, request: Batch | Clear) -> Iterator[None]:
@@ -230,16 +246,47 @@ class MemoryBackend:
 
     # --------------------------------------------------------------------------------------------- lists
 
-    def runs(self, dag_id: str | None = None, *, limit: int = 50, offset: int = 0) -> list[RunInfo]:
+    def dags(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[DagInfo]:
+        """See `Backend.dags`."""
+        by_dag: dict[str, list[RunInfo]] = {}
+        for info in self._runs(None, pattern):
+            by_dag.setdefault(info.dag_id, []).append(info)
+        found = [_dag_info(dag_id, by_dag[dag_id]) for dag_id in sorted(by_dag)]
+        return found[offset:][:limit]
+
+    def count_dags(self, *, pattern: str | None = None) -> int:
+        """See `Backend.count_dags`."""
+        return len({info.dag_id for info in self._runs(None, pattern)})
+
+    def runs(
+        self, dag_id: str | None = None, *, pattern: str | None = None, limit: int = 50, offset: int = 0
+    ) -> list[RunInfo]:
         """See `Backend.runs`."""
+        return self._runs(dag_id, pattern)[offset : offset + limit]
+
+    def count_runs(self, dag_id: str | None = None, *, pattern: str | None = None) -> int:
+        """See `Backend.count_runs`."""
+        return len(self._runs(dag_id, pattern))
+
+    def run(self, scope: RunScope) -> RunInfo | None:
+        """See `Backend.run`."""
+        with self._lock:
+            found = self._records.get(scope)
+            return None if found is None or found.standing.deleted else _run_info(scope, found)
+
+    def _runs(self, dag_id: str | None, pattern: str | None) -> list[RunInfo]:
+        """Return runs, most recently begun first."""
         with self._lock:
             found = [
                 (one.created_at, one.id, _run_info(scope, one))
                 for scope, one in self._records.items()
-                if isinstance(scope, RunScope) and not one.standing.deleted and dag_id in {None, scope.dag_id}
+                if isinstance(scope, RunScope)
+                and not one.standing.deleted
+                and dag_id in {None, scope.dag_id}
+                and (pattern is None or fits(pattern, scope.dag_id))
             ]
         found.sort(key=lambda one: one[:2], reverse=True)
-        return [info for _, _, info in found[offset : offset + limit]]
+        return [info for _, _, info in found]
 
     def task_instances(
         self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
@@ -254,18 +301,46 @@ class MemoryBackend:
         found.sort(key=lambda info: (info.scope.task_id, info.scope.map_index))
         return found[offset:][:limit]
 
-    def assets(self, *, now: int, limit: int | None = None, offset: int = 0) -> list[AssetInfo]:
-        """See `Backend.assets`."""
+    def count_task_instances(self, dag_id: str, run_id: str) -> int:
+        """See `Backend.count_task_instances`."""
         with self._lock:
-            found = [
-                AssetInfo(
-                    one.id, str(scope.name), str(scope.uri), len(one.live(now)), to_datetime(one.updated_at)
-                )
-                for scope, one in self._records.items()
-                if isinstance(scope, AssetScope)
-            ]
+            return sum(isinstance(scope, TaskScope) for scope, _ in self._of_run(dag_id, run_id))
+
+    def task_instance(self, scope: TaskScope, *, now: int) -> TaskInstanceInfo | None:
+        """See `Backend.task_instance`."""
+        with self._lock:
+            found = self._records.get(scope)
+            if found is None or found.standing.deleted:
+                return None
+            return _task_instance_info(scope, found, now)
+
+    def assets(
+        self, *, now: int, pattern: str | None = None, limit: int | None = None, offset: int = 0
+    ) -> list[AssetInfo]:
+        """See `Backend.assets`."""
+        found = [_asset_info(scope, one, now) for scope, one in self._assets(pattern)]
         found.sort(key=lambda info: info.name)
         return found[offset:][:limit]
+
+    def count_assets(self, *, pattern: str | None = None) -> int:
+        """See `Backend.count_assets`."""
+        return len(self._assets(pattern))
+
+    def asset(self, which: AssetScope | int, *, now: int) -> AssetInfo | None:
+        """See `Backend.asset`."""
+        with self._lock:
+            wanted = which if isinstance(which, int) else getattr(self._find(which), "id", None)
+            found = (one for one in self._assets(None) if one[1].id == wanted)
+            return next((_asset_info(scope, one, now) for scope, one in found), None)
+
+    def _assets(self, pattern: str | None) -> list[tuple[AssetScope, Record]]:
+        with self._lock:
+            return [
+                (scope, one)
+                for scope, one in self._records.items()
+                if isinstance(scope, AssetScope)
+                and (pattern is None or fits(pattern, str(scope.name)) or fits(pattern, str(scope.uri)))
+            ]
 
     def delete_run(self, dag_id: str, run_id: str, *, now: int) -> int:
         """See `Backend.delete_run`."""
@@ -404,11 +479,11 @@ class MemoryBackend:
             )
         return replace(answer, repeated=True) if number == session.number else None
 
-    def _answer(self, record: Record, session: Session | None, now: int) -> Applied:
-        answer = Applied(record.version, record.standing.incarnation)
+    def _answer(self, record: Record | None, session: Session | None, now: int) -> Applied:
+        answer = Applied(record.version, record.standing.incarnation) if record else Applied(0, 0)
         if session is not None:
             self._sessions[session.id] = (session.number, answer, now)
-        return replace(answer, reset=record.reset)
+        return replace(answer, reset=record.reset) if record else answer
 
 
 def _full_name(scope: AssetScope, found: Record | None) -> AssetScope:
@@ -419,6 +494,12 @@ def _full_name(scope: AssetScope, found: Record | None) -> AssetScope:
         return found.scope
     half = scope.name if scope.name is not None else scope.uri
     return AssetScope(half, half)
+
+
+def _dag_info(dag_id: str, runs: list[RunInfo]) -> DagInfo:
+    last = runs[0]
+    updated_at = max(info.updated_at for info in runs)
+    return DagInfo(dag_id, len(runs), last.run_id, last.state, last.created_at, updated_at)
 
 
 def _run_info(scope: RunScope, record: Record) -> RunInfo:
@@ -440,5 +521,15 @@ def _task_instance_info(scope: TaskScope, record: Record, now: int) -> TaskInsta
         version=record.version,
         entries=len(record.live(now)),
         created_at=to_datetime(record.created_at),
+        updated_at=to_datetime(record.updated_at),
+    )
+
+
+def _asset_info(scope: AssetScope, record: Record, now: int) -> AssetInfo:
+    return AssetInfo(
+        id=record.id,
+        name=str(scope.name),
+        uri=str(scope.uri),
+        entries=len(record.live(now)),
         updated_at=to_datetime(record.updated_at),
     )

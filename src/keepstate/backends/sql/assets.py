@@ -52,6 +52,18 @@ def lock(tx: Transaction, dialect: Dialect, scope: AssetScope, now: int) -> Row:
     return row
 
 
+def lock_known(tx: Transaction, dialect: Dialect, scope: AssetScope) -> Row | None:
+    """Lock the row of a known asset's scope, or return ``None``. Nothing is made, and nothing renamed."""
+    before = find(tx.all, scope)
+    if before is None:
+        return None
+    row = tx.one(dialect.render(sql.LOCK_SCOPE_BY_ID), {"id": before[0]})
+    now = find(tx.all, scope)
+    if row is None or now is None or now[0] != before[0]:
+        raise TransientError("another process renamed or deleted this asset in the meantime")
+    return row
+
+
 _NO_IDS: dict[str, object] = dict.fromkeys(("dag_id", "run_id", "task_id", "map_index"))
 
 

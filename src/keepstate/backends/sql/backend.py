@@ -26,6 +26,7 @@ from keepstate.backends.base import (
     StoredEntry,
     StoredVersion,
     stale,
+    unknown,
 )
 from keepstate.backends.sql import assets, attempts, entries, forking, lists, purge, upgrade
 from keepstate.backends.sql import statements as sql
@@ -42,6 +43,7 @@ from keepstate.backends.sql.scopes import (
     ScopeRow,
     admit,
     admit_reader,
+    open_known,
     open_scope,
 )
 from keepstate.backends.sql.sessions import Sessions, find_repeated, note
@@ -51,7 +53,9 @@ from keepstate.scope import (
     AssetScope,
     Attempt,
     CleanupReport,
+    DagInfo,
     RunInfo,
+    RunScope,
     TaskInstanceInfo,
     TaskScope,
     Writer,
@@ -64,7 +68,6 @@ T = TypeVar("T")
 
 _Where = tuple[str, dict[str, object]]
 
-_ALL = 2**31 - 1
 _NO_ENTRY = (None,) * 6
 _MOST_WATCHED = 10_000
 
@@ -80,6 +83,7 @@ class SqlBackend:
         self._retry_timeout = retry_timeout
         self.address = database.address
         self._sessions = Sessions() if database.dialect.commit_may_be_lost else None
+        self._lists = lists.Lists(self._query, database.dialect)
         self._writing: set[int] = set()
         self._overgrown: set[tuple[bytes, str]] = set()
         forking.carry(self)
@@ -170,15 +174,18 @@ class SqlBackend:
                 done = entries.put_in_few(tx, simple)
                 if done is not None:
                     return done
-            row = open_scope(tx, dialect, batch.scope, batch.now)
+            row = self._open(tx, batch)
             repeated = find_repeated(tx, session, self.address)
             if repeated:
                 return repeated
+            if row is None:
+                raise unknown(batch.scope)
             admit(tx, batch.scope, row, batch.fence, now=batch.now, history=batch.history)
             self._vouch_for(tx, batch)
             entries.change(tx, row, batch)
-            note(tx, session, row, batch.now)
-            return Applied(row.version, row.incarnation, reset=row.reset)
+            done = Applied(row.version, row.incarnation, reset=row.reset)
+            note(tx, session, done, batch.now)
+            return done
 
         return self._write(work)
 
@@ -221,20 +228,30 @@ class SqlBackend:
 
     def _clear(self, request: Clear, session: Session | None) -> Applied:
         def work(tx: Transaction) -> Applied:
-            row = open_scope(tx, self._db.dialect, request.scope, request.now)
+            row = self._open(tx, request)
             repeated = find_repeated(tx, session, self.address)
             if repeated:
                 return repeated
-            admit(tx, request.scope, row, request.fence, now=request.now, history=request.history)
-            self._vouch_for(tx, request)
-            entries.clear(tx, row, request)
-            if request.all_map_indices and isinstance(request.scope, TaskScope):
-                for sibling in self._siblings(tx, request.scope, row.id):
-                    entries.clear(tx, sibling, request)
-            note(tx, session, row, request.now)
-            return Applied(row.version, row.incarnation, reset=row.reset)
+            siblings = self._siblings(tx, request, row)
+            if row is not None:
+                admit(tx, request.scope, row, request.fence, now=request.now, history=request.history)
+                self._vouch_for(tx, request)
+                entries.clear(tx, row, request)
+            elif not siblings:
+                raise unknown(request.scope)
+            for sibling in siblings:
+                entries.clear(tx, sibling, request)
+            done = Applied(row.version, row.incarnation, reset=row.reset) if row else Applied(0, 0)
+            note(tx, session, done, request.now)
+            return done
 
         return self._write(work)
+
+    def _open(self, tx: Transaction, request: Batch | Clear) -> ScopeRow | None:
+        """Lock the row of the scope to be changed, making it where that is allowed."""
+        if request.known:
+            return open_known(tx, self._db.dialect, request.scope)
+        return open_scope(tx, self._db.dialect, request.scope, request.now)
 
     def _vouch_for(self, tx: Transaction, request: Batch | Clear) -> None:
         """Refuse a change to an asset by an attempt that has been superseded at its own task."""
@@ -243,13 +260,17 @@ class SqlBackend:
             own = open_scope(tx, self._db.dialect, behalf.scope, request.now)
             admit(tx, behalf.scope, own, behalf.fence, now=request.now, history=request.history)
 
-    def _siblings(self, tx: Transaction, scope: TaskScope, own_id: int) -> list[ScopeRow]:
-        lock = self._db.dialect.render
+    def _siblings(self, tx: Transaction, request: Clear, own: ScopeRow | None) -> list[ScopeRow]:
+        """Lock and return the other map indices of the task, where they are to be cleared too."""
+        scope, lock = request.scope, self._db.dialect.render
+        if not request.all_map_indices or not isinstance(scope, TaskScope):
+            return []
         ids = tx.all(
             lock(sql.SCOPES_OF_TASK),
             {"dag_id": scope.dag_id, "run_id": scope.run_id, "task_id": scope.task_id},
         )
-        found = [tx.one(lock(sql.LOCK_SCOPE_BY_ID), {"id": row[0]}) for row in ids if row[0] != own_id]
+        others = [row[0] for row in ids if own is None or row[0] != own.id]
+        found = [tx.one(lock(sql.LOCK_SCOPE_BY_ID), {"id": other}) for other in others]
         return [ScopeRow.of(row) for row in found if row]
 
     def history(
@@ -303,25 +324,55 @@ class SqlBackend:
 
     # --------------------------------------------------------------------------------------------- lists
 
-    def runs(self, dag_id: str | None = None, *, limit: int = 50, offset: int = 0) -> list[RunInfo]:
+    def dags(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[DagInfo]:
+        """See `Backend.dags`."""
+        return self._lists.dags(pattern, limit, offset)
+
+    def count_dags(self, *, pattern: str | None = None) -> int:
+        """See `Backend.count_dags`."""
+        return self._lists.count_dags(pattern)
+
+    def runs(
+        self, dag_id: str | None = None, *, pattern: str | None = None, limit: int = 50, offset: int = 0
+    ) -> list[RunInfo]:
         """See `Backend.runs`."""
-        statement = sql.RUNS if dag_id is None else sql.RUNS_OF_DAG
-        params = {"limit": limit, "offset": offset}
-        rows = self._query(statement, params if dag_id is None else {**params, "dag_id": dag_id})
-        return [lists.run_of(row) for row in rows]
+        return self._lists.runs(dag_id, pattern, limit, offset)
+
+    def count_runs(self, dag_id: str | None = None, *, pattern: str | None = None) -> int:
+        """See `Backend.count_runs`."""
+        return self._lists.count_runs(dag_id, pattern)
+
+    def run(self, scope: RunScope) -> RunInfo | None:
+        """See `Backend.run`."""
+        return self._lists.run(scope)
 
     def task_instances(
         self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
     ) -> list[TaskInstanceInfo]:
         """See `Backend.task_instances`."""
-        window = {"limit": _ALL if limit is None else limit, "offset": offset}
-        rows = self._query(sql.TASK_INSTANCES, {"dag_id": dag_id, "run_id": run_id, "now": now, **window})
-        return [lists.task_instance_of(row) for row in rows]
+        return self._lists.task_instances(dag_id, run_id, now, limit, offset)
 
-    def assets(self, *, now: int, limit: int | None = None, offset: int = 0) -> list[AssetInfo]:
+    def count_task_instances(self, dag_id: str, run_id: str) -> int:
+        """See `Backend.count_task_instances`."""
+        return self._lists.count_task_instances(dag_id, run_id)
+
+    def task_instance(self, scope: TaskScope, *, now: int) -> TaskInstanceInfo | None:
+        """See `Backend.task_instance`."""
+        return self._lists.task_instance(scope, now)
+
+    def assets(
+        self, *, now: int, pattern: str | None = None, limit: int | None = None, offset: int = 0
+    ) -> list[AssetInfo]:
         """See `Backend.assets`."""
-        window = {"limit": _ALL if limit is None else limit, "offset": offset}
-        return [lists.asset_of(row) for row in self._query(sql.ASSETS, {"now": now, **window})]
+        return self._lists.assets(now, pattern, limit, offset)
+
+    def count_assets(self, *, pattern: str | None = None) -> int:
+        """See `Backend.count_assets`."""
+        return self._lists.count_assets(pattern)
+
+    def asset(self, which: AssetScope | int, *, now: int) -> AssetInfo | None:
+        """See `Backend.asset`."""
+        return self._lists.asset(which, now)
 
     def delete_run(self, dag_id: str, run_id: str, *, now: int) -> int:
         """See `Backend.delete_run`."""

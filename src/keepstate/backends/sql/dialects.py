@@ -1,4 +1,4 @@
-"""Where databases differ: column types, row locks, and how to ask whether a table is there."""
+"""Where databases differ: column types, row locks, patterns, and how to ask whether a table is there."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ class Dialect:
     """Column types by the placeholders of the migrations."""
     has_table: str = field(repr=False)
     """Answers one row with a non-null value when ``keepstate_migration`` exists."""
+    fits: str
+    """What is written behind a column that has to fit the parameter ``pattern``."""
+    wildcards: dict[int, str] = field(repr=False)
+    """What becomes of the characters of our patterns there."""
     lock_migrations: str | None = None
     """Waits until no other process migrates; ``None`` where a write transaction locks everything anyway."""
     commit_may_be_lost: bool = False
@@ -24,8 +28,12 @@ class Dialect:
     """Whether ``PUT_IN_ONE`` works here."""
 
     def render(self, statement: str) -> str:
-        """Return ``statement`` with this database's row lock in place."""
-        return statement.replace("{for_update}", self.for_update)
+        """Return ``statement`` with this database's row lock and pattern matching in place."""
+        return statement.replace("{for_update}", self.for_update).replace("{fits}", self.fits)
+
+    def pattern(self, ours: str) -> str:
+        """Return a pattern of `keepstate.patterns` as this database understands it."""
+        return ours.translate(self.wildcards)
 
 
 SQLITE = Dialect(
@@ -41,6 +49,9 @@ SQLITE = Dialect(
         "clustered": " WITHOUT ROWID",
     },
     has_table="SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'keepstate_migration'",
+    fits="GLOB :pattern",
+    # it knows character classes, which ours do not
+    wildcards=str.maketrans({"[": "[[]"}),
 )
 
 POSTGRESQL = Dialect(
@@ -56,6 +67,9 @@ POSTGRESQL = Dialect(
     },
     # to_regclass() would answer from a cache that has not heard of what another process has just committed
     has_table="SELECT oid FROM pg_catalog.pg_class WHERE relname = 'keepstate_migration' AND pg_table_is_visible(oid)",
+    # a backslash would depend on settings of the server
+    fits="LIKE :pattern ESCAPE '!'",
+    wildcards=str.maketrans({"*": "%", "?": "_", "%": "!%", "_": "!_", "!": "!!"}),
     # any constant will do, as long as it is ours: the bytes of "keepstat"
     lock_migrations="SELECT pg_advisory_xact_lock(7738151096083472756)",
     commit_may_be_lost=True,

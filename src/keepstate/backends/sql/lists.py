@@ -1,4 +1,4 @@
-"""Rows of lists, and the removal of whole runs and assets."""
+"""What there is: dags, runs, task instances and assets; and the removal of whole runs and assets."""
 
 from __future__ import annotations
 
@@ -7,24 +7,128 @@ from typing import TYPE_CHECKING
 from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql
 from keepstate.clock import DAY, to_datetime
-from keepstate.scope import AssetInfo, AssetScope, RunInfo, TaskInstanceInfo, TaskScope
+from keepstate.patterns import compacted, fits
+from keepstate.scope import AssetInfo, AssetScope, DagInfo, RunInfo, RunScope, TaskInstanceInfo, TaskScope
 
 if TYPE_CHECKING:
-    from keepstate.backends.sql.database import Row, Transaction
+    from collections.abc import Callable
+
+    from keepstate.backends.sql.database import Params, Row, Transaction
     from keepstate.backends.sql.dialects import Dialect
 
 # an attempt of a deleted run is known as such for this long; no task outlives its deleted run by more
 _BURIED = 7 * DAY
 
 
-def run_of(row: Row) -> RunInfo:
-    """Read a row of ``RUNS``."""
+_ALL = 2**31 - 1
+_MAX_ID = 2**63 - 1
+
+
+class Lists:
+    """What there is, asked through ``query``; the verbs are those of `Backend`."""
+
+    def __init__(self, query: Callable[[str, Params], list[Row]], dialect: Dialect) -> None:
+        self._query = query
+        self._dialect = dialect
+
+    def dags(self, pattern: str | None, limit: int | None, offset: int) -> list[DagInfo]:
+        """See `Backend.dags`."""
+        return [_dag_of(row) for row in self._fitting(sql.DAGS, pattern, **_window(limit, offset))]
+
+    def count_dags(self, pattern: str | None) -> int:
+        """See `Backend.count_dags`."""
+        return _sum(self._fitting(sql.COUNT_DAGS, pattern))
+
+    def runs(self, dag_id: str | None, pattern: str | None, limit: int, offset: int) -> list[RunInfo]:
+        """See `Backend.runs`."""
+        window = _window(limit, offset)
+        if dag_id is None:
+            rows = (
+                self._fitting(sql.RUNS_FITTING, pattern, **window)
+                if pattern is not None
+                else self._query(sql.RUNS, window)
+            )
+        elif pattern is None or fits(pattern, dag_id):
+            rows = self._query(sql.RUNS_OF_DAG, {"dag_id": dag_id, **window})
+        else:
+            rows = []
+        return [_run_of(row) for row in rows]
+
+    def count_runs(self, dag_id: str | None, pattern: str | None) -> int:
+        """See `Backend.count_runs`."""
+        if dag_id is None:
+            return _sum(self._fitting(sql.COUNT_RUNS, pattern))
+        if pattern is None or fits(pattern, dag_id):
+            return _sum(self._query(sql.COUNT_RUNS_OF_DAG, {"dag_id": dag_id}))
+        return 0
+
+    def run(self, scope: RunScope) -> RunInfo | None:
+        """See `Backend.run`."""
+        rows = self._query(sql.RUN, {"digest": scope.digest})
+        return _run_of(rows[0]) if rows else None
+
+    def task_instances(
+        self, dag_id: str, run_id: str, now: int, limit: int | None, offset: int
+    ) -> list[TaskInstanceInfo]:
+        """See `Backend.task_instances`."""
+        params = {"dag_id": dag_id, "run_id": run_id, "now": now, **_window(limit, offset)}
+        return [_task_instance_of(row) for row in self._query(sql.TASK_INSTANCES, params)]
+
+    def count_task_instances(self, dag_id: str, run_id: str) -> int:
+        """See `Backend.count_task_instances`."""
+        return _sum(self._query(sql.COUNT_TASK_INSTANCES, {"dag_id": dag_id, "run_id": run_id}))
+
+    def task_instance(self, scope: TaskScope, now: int) -> TaskInstanceInfo | None:
+        """See `Backend.task_instance`."""
+        rows = self._query(sql.TASK_INSTANCE, {"digest": scope.digest, "now": now})
+        return _task_instance_of(rows[0]) if rows else None
+
+    def assets(self, now: int, pattern: str | None, limit: int | None, offset: int) -> list[AssetInfo]:
+        """See `Backend.assets`."""
+        rows = self._fitting(sql.ASSETS, pattern, now=now, **_window(limit, offset))
+        return [_asset_of(row) for row in rows]
+
+    def count_assets(self, pattern: str | None) -> int:
+        """See `Backend.count_assets`."""
+        return _sum(self._fitting(sql.COUNT_ASSETS, pattern))
+
+    def asset(self, which: AssetScope | int, now: int) -> AssetInfo | None:
+        """See `Backend.asset`."""
+        if isinstance(which, AssetScope):
+            found = assets.find(self._query, which)
+            which = found[0] if found else 0
+        rows = self._query(sql.ASSET, {"id": which, "now": now}) if 0 < which <= _MAX_ID else []
+        return _asset_of(rows[0]) if rows else None
+
+    def _fitting(self, statement: str, pattern: str | None, **params: int) -> list[Row]:
+        """Ask for what fits; without a pattern, for all."""
+        ours = "*" if pattern is None else compacted(pattern)
+        if ours is None:
+            return []
+        return self._query(
+            self._dialect.render(statement), {"pattern": self._dialect.pattern(ours), **params}
+        )
+
+
+def _window(limit: int | None, offset: int) -> dict[str, int]:
+    return {"limit": _ALL if limit is None else limit, "offset": offset}
+
+
+def _sum(rows: list[Row]) -> int:
+    return int(rows[0][0]) if rows else 0
+
+
+def _dag_of(row: Row) -> DagInfo:
+    dag_id, runs, run_id, state, created_at, updated_at = row
+    return DagInfo(dag_id, runs, run_id, state, to_datetime(created_at), to_datetime(updated_at))
+
+
+def _run_of(row: Row) -> RunInfo:
     dag_id, run_id, state, try_number, created_at, updated_at = row
     return RunInfo(dag_id, run_id, state, try_number, to_datetime(created_at), to_datetime(updated_at))
 
 
-def task_instance_of(row: Row) -> TaskInstanceInfo:
-    """Read a row of ``TASK_INSTANCES``."""
+def _task_instance_of(row: Row) -> TaskInstanceInfo:
     dag_id, run_id, task_id, map_index, state, try_number, version, created_at, updated_at, entries = row
     return TaskInstanceInfo(
         scope=TaskScope(dag_id, run_id, task_id, map_index),
@@ -37,8 +141,7 @@ def task_instance_of(row: Row) -> TaskInstanceInfo:
     )
 
 
-def asset_of(row: Row) -> AssetInfo:
-    """Read a row of ``ASSETS``."""
+def _asset_of(row: Row) -> AssetInfo:
     asset_id, name, uri, entries, updated_at = row
     return AssetInfo(asset_id, name, uri, entries, to_datetime(updated_at))
 

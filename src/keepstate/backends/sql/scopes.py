@@ -68,6 +68,16 @@ def open_scope(tx: Transaction, dialect: Dialect, scope: Scope, now: int) -> Sco
     return ScopeRow.of(row)
 
 
+def open_known(tx: Transaction, dialect: Dialect, scope: EntryScope) -> ScopeRow | None:
+    """Lock the scope's row, or return ``None`` where there is none, or its run was deleted. Nothing is made."""
+    if isinstance(scope, AssetScope):
+        found = assets.lock_known(tx, dialect, scope)
+    else:
+        found = tx.one(dialect.render(sql.LOCK_SCOPE), {"digest": scope.digest})
+    row = ScopeRow.of(found) if found is not None else None
+    return None if row is None or row.deleted else row
+
+
 def _create(tx: Transaction, scope: TaskScope | RunScope, now: int) -> None:
     task_id, map_index = (scope.task_id, scope.map_index) if isinstance(scope, TaskScope) else (None, None)
     tx.run(

@@ -11,7 +11,6 @@ from keepstate.errors import BackendError
 
 if TYPE_CHECKING:
     from keepstate.backends.sql.database import Transaction
-    from keepstate.backends.sql.scopes import ScopeRow
 
 
 class Sessions:
@@ -57,7 +56,7 @@ def find_repeated(tx: Transaction, session: Session | None, address: str) -> App
     return Applied(found[1], found[2], repeated=True)
 
 
-def note(tx: Transaction, session: Session | None, row: ScopeRow, now: int) -> None:
+def note(tx: Transaction, session: Session | None, done: Applied, now: int) -> None:
     """Keep the number of a request and its result, in the transaction that it changes."""
     if session is not None:
         tx.run(
@@ -65,8 +64,8 @@ def note(tx: Transaction, session: Session | None, row: ScopeRow, now: int) -> N
             {
                 "session": session.id,
                 "number": session.number,
-                "version": row.version,
-                "incarnation": row.incarnation,
+                "version": done.version,
+                "incarnation": done.incarnation,
                 "now": now,
             },
         )

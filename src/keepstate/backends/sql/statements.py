@@ -300,35 +300,70 @@ ERASE_ATTEMPTS = "DELETE FROM keepstate_attempt WHERE scope_id = :id"
 
 # -------------------------------------------------------------------------------------------------- lists
 
-RUNS = """
-SELECT dag_id, run_id, state, try_number, created_at, updated_at
-FROM keepstate_scope WHERE kind = 'run' AND deleted = 0
-ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset
+_IS_RUN = "s.kind = 'run' AND s.deleted = 0"
+_RUN = "s.dag_id, s.run_id, s.state, s.try_number, s.created_at, s.updated_at"
+_NEWEST_FIRST = "ORDER BY s.created_at DESC, s.id DESC LIMIT :limit OFFSET :offset"
+
+# The ids of dags, each found from the one before it: an index is asked once for each dag, however many runs that has. A
+# dag's runs come before its task instances there. The empty text keeps SQLite from the index of all runs.
+_DAG_AFTER = """(
+    SELECT s.dag_id FROM keepstate_scope s
+    WHERE s.dag_id > {last} AND s.kind || '' = 'run' AND s.deleted = 0 ORDER BY s.dag_id LIMIT 1
+  )"""
+_EACH_DAG = f"""
+WITH RECURSIVE dag (dag_id) AS (
+  SELECT {_DAG_AFTER.format(last="''")}
+  UNION ALL
+  SELECT {_DAG_AFTER.format(last="dag.dag_id")} FROM dag WHERE dag.dag_id IS NOT NULL
+)
+"""
+_OF_THE_DAG = f"FROM keepstate_scope s WHERE s.dag_id = d.dag_id AND {_IS_RUN}"
+
+DAGS = f"""
+{_EACH_DAG}
+SELECT d.dag_id, (SELECT COUNT(*) {_OF_THE_DAG}), l.run_id, l.state, l.created_at, (SELECT MAX(s.updated_at) {_OF_THE_DAG})
+FROM (SELECT dag_id FROM dag WHERE dag_id {{fits}} ORDER BY dag_id LIMIT :limit OFFSET :offset) d
+JOIN keepstate_scope l
+  ON l.id = (SELECT s.id {_OF_THE_DAG} ORDER BY s.created_at DESC, s.id DESC LIMIT 1)
+ORDER BY d.dag_id
 """
 
-RUNS_OF_DAG = """
-SELECT dag_id, run_id, state, try_number, created_at, updated_at
-FROM keepstate_scope WHERE kind = 'run' AND dag_id = :dag_id AND deleted = 0
-ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset
-"""
+COUNT_DAGS = f"{_EACH_DAG} SELECT COUNT(*) FROM dag WHERE dag_id {{fits}}"
 
-TASK_INSTANCES = """
+RUNS = f"SELECT {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} {_NEWEST_FIRST}"
+RUNS_FITTING = f"SELECT {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id {{fits}} {_NEWEST_FIRST}"
+RUNS_OF_DAG = f"SELECT {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id = :dag_id {_NEWEST_FIRST}"
+
+COUNT_RUNS = f"""
+{_EACH_DAG} SELECT COALESCE(SUM((SELECT COUNT(*) {_OF_THE_DAG})), 0) FROM dag d WHERE d.dag_id {{fits}}
+"""
+COUNT_RUNS_OF_DAG = f"SELECT COUNT(*) FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id = :dag_id"
+
+RUN = f"SELECT {_RUN} FROM keepstate_scope s WHERE s.digest = :digest AND {_IS_RUN}"
+
+_TASK_INSTANCE = f"""
 SELECT s.dag_id, s.run_id, s.task_id, s.map_index, s.state, s.try_number, s.version, s.created_at, s.updated_at,
-  (SELECT COUNT(*) FROM keepstate_entry e
-   WHERE e.scope_id = s.id AND e.value IS NOT NULL AND (e.expires_at IS NULL OR e.expires_at > :now))
+  (SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = s.id AND {_LIVE})
 FROM keepstate_scope s
-WHERE s.kind = 'task' AND s.dag_id = :dag_id AND s.run_id = :run_id AND s.deleted = 0
-ORDER BY s.task_id, s.map_index LIMIT :limit OFFSET :offset
+WHERE s.kind = 'task' AND s.deleted = 0
+"""
+_OF_RUN = "AND s.dag_id = :dag_id AND s.run_id = :run_id"
+
+TASK_INSTANCES = f"{_TASK_INSTANCE} {_OF_RUN} ORDER BY s.task_id, s.map_index LIMIT :limit OFFSET :offset"
+TASK_INSTANCE = f"{_TASK_INSTANCE} AND s.digest = :digest"
+COUNT_TASK_INSTANCES = f"""
+SELECT COUNT(*) FROM keepstate_scope s WHERE s.kind = 'task' AND s.deleted = 0 {_OF_RUN}
 """
 
-ASSETS = """
-SELECT a.id, a.name, a.uri,
-  (SELECT COUNT(*) FROM keepstate_entry e
-   WHERE e.scope_id = a.id AND e.value IS NOT NULL AND (e.expires_at IS NULL OR e.expires_at > :now)),
-  s.updated_at
+_ASSET = f"""
+SELECT a.id, a.name, a.uri, (SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = a.id AND {_LIVE}), s.updated_at
 FROM keepstate_asset a JOIN keepstate_scope s ON s.id = a.id
-ORDER BY a.name LIMIT :limit OFFSET :offset
 """
+_FITTING = "WHERE (a.name {fits} OR a.uri {fits})"
+
+ASSETS = f"{_ASSET} {_FITTING} ORDER BY a.name LIMIT :limit OFFSET :offset"
+ASSET = f"{_ASSET} WHERE a.id = :id"
+COUNT_ASSETS = f"SELECT COUNT(*) FROM keepstate_asset a {_FITTING}"
 
 # ------------------------------------------------------------------------------------------------ cleanup
 

@@ -50,7 +50,9 @@ pytest.register_assert_rewrite(
             "history",
             "items",
             "keys",
+            "known",
             "lists",
+            "lookups",
             "retention",
             "sessions",
             "values",
@@ -70,7 +72,9 @@ from keepstate.testing.contract.guide import FourVerbs, Refusals  # noqa: E402
 from keepstate.testing.contract.history import History  # noqa: E402
 from keepstate.testing.contract.items import Items  # noqa: E402
 from keepstate.testing.contract.keys import Keys, KeysOfEveryVerb  # noqa: E402
+from keepstate.testing.contract.known import Known  # noqa: E402
 from keepstate.testing.contract.lists import DeletedRuns, Lists  # noqa: E402
+from keepstate.testing.contract.lookups import Lookups  # noqa: E402
 from keepstate.testing.contract.retention import Retention  # noqa: E402
 from keepstate.testing.contract.sessions import Sessions  # noqa: E402
 from keepstate.testing.contract.values import Values  # noqa: E402
@@ -92,7 +96,9 @@ __all__ = [
     "Items",
     "Keys",
     "KeysOfEveryVerb",
+    "Known",
     "Lists",
+    "Lookups",
     "Refusals",
     "Retention",
     "Sessions",
@@ -123,7 +129,9 @@ class FullContract(
     Attempts,
     History,
     Lists,
+    Lookups,
     DeletedRuns,
+    Known,
     Assets,
     Cleanup,
 ):

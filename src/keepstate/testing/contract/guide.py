@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from keepstate.backends.base import Batch, Clear, Delete
 from keepstate.errors import UnsupportedError
 from keepstate.retention import NEVER_EXPIRE
+from keepstate.scope import TaskScope, Writer
 from keepstate.testing.contract.ground import DAG, RUN, TASK, Ground, attempt
 
 if TYPE_CHECKING:
@@ -108,8 +110,16 @@ REFUSED: dict[str, Callable[[StateStore], object]] = {
     "restore": lambda store: attempt(store, 1).restore("k", 1),
     "forget": lambda store: attempt(store, 1).clear(forget=True),
     "assets": lambda store: store.assets(),
+    "count_assets": lambda store: store.backend.count_assets(),
+    "asset": lambda store: store.backend.asset(1, now=store.clock()),
     "delete_run": lambda store: store.delete_run(DAG, RUN),
     "delete_asset": lambda store: store.delete_asset("orders"),
+    "known": lambda store: store.backend.apply(
+        Batch(TaskScope(DAG, RUN, TASK), (Delete("k"),), store.clock(), Writer("api"), known=True)
+    ),
+    "clear known": lambda store: store.backend.clear(
+        Clear(TaskScope(DAG, RUN, TASK), store.clock(), Writer("api"), known=True)
+    ),
     "dry run": lambda store: store.cleanup(dry_run=True),
 }
 

@@ -214,20 +214,24 @@ class StateStore:
         except KeepstateError as exc:
             log.warning("cleanup of %s failed, and will be tried again: %s", self.backend.address, exc)
 
-    def close(self) -> None:
-        """Write what throttled checkpoints hold back, and release what was opened."""
+    def flush(self) -> None:
+        """Write what throttled checkpoints hold back; the first trouble is raised once all have been tried."""
         troubles: list[KeepstateError] = []
-        try:
-            for accessor in list(self._accessors):
-                try:
-                    accessor.flush()
-                except KeepstateError as exc:
-                    # what the others hold back is written all the same
-                    troubles.append(exc)
-        finally:
-            self.backend.close()
+        for accessor in list(self._accessors):
+            try:
+                accessor.flush()
+            except KeepstateError as exc:
+                # what the others hold back is written all the same
+                troubles.append(exc)
         if troubles:
             raise troubles[0]
+
+    def close(self) -> None:
+        """Write what throttled checkpoints hold back, and release what was opened."""
+        try:
+            self.flush()
+        finally:
+            self.backend.close()
 
 
 def _sum(total: CleanupReport, batch: CleanupReport) -> CleanupReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ ROOT = Path(__file__).parents[2]
 # Without Airflow's constraint files, these make the version run.
 PINS: dict[str, tuple[str, ...]] = {
     "2.11.2": (),
+    "3.0.6": ("fastapi==0.116.1", "pyjwt<2.11"),
     "3.1.8": (),
+    "3.2.2": ("fastapi<0.137", "svcs<26.2"),
     "3.3.2": (),
 }
 
@@ -76,17 +79,35 @@ def environment(version: str) -> Airflow:
     with (venvs / f"airflow-{version}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         wanted = [f"apache-airflow=={version}", *PINS[version]]
-        recipe = "\n".join([sys.version, str(ROOT), *wanted])
-        made = folder / "made-by"
-        if not made.exists() or made.read_text() != recipe:
-            uv = os.environ.get("UV") or str(ROOT / ".venv" / "bin" / "uv")
-            python = str(folder / "bin" / "python")
-            for arguments in (
-                ["venv", "--clear", "--python", sys.executable, str(folder)],
-                ["pip", "install", "--python", python, *wanted],
-                # what it depends on is there already, in the versions that Airflow wants
-                ["pip", "install", "--python", python, "--no-deps", "--editable", str(ROOT)],
-            ):
-                subprocess.run([uv, "--quiet", *arguments], check=True, timeout=900)
-            made.write_text(recipe)
+        python = str(folder / "bin" / "python")
+        _once(
+            folder / "made-by",
+            "\n".join([sys.version, str(ROOT), *wanted]),
+            ["venv", "--clear", "--python", sys.executable, str(folder)],
+            ["pip", "install", "--python", python, *wanted],
+        )
+        _once(
+            folder / "keepstate-made-by",
+            # the tree is read as it stands, but where Airflow enters it is noted when it is installed
+            _entry_points(),
+            # what it depends on is there already, in the versions that Airflow wants
+            ["pip", "install", "--python", python, "--no-deps", "--editable", str(ROOT)],
+        )
     return Airflow(version, folder)
+
+
+def _once(note: Path, recipe: str, *commands: list[str]) -> None:
+    """Run uv's commands, unless they have been run by the same recipe."""
+    if note.exists() and note.read_text() == recipe:
+        return
+    uv = os.environ.get("UV") or str(ROOT / ".venv" / "bin" / "uv")
+    for arguments in commands:
+        subprocess.run([uv, "--quiet", *arguments], check=True, timeout=900)
+    note.write_text(recipe)
+
+
+def _entry_points() -> str:
+    """Return what keepstate declares to Airflow and to the shell."""
+    sections = re.split(r"^(?=\[)", (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
+    wanted = ("[project.entry-points", "[project.scripts]")
+    return "".join(section for section in sections if section.startswith(wanted))

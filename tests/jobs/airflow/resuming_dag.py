@@ -1,7 +1,7 @@
 """A DAG whose tasks lose their first attempt, for `airflow dags test`: each by another mishap.
 
-``SPOOL`` is the folder of the job system, ``NOTES`` the file that calls are noted in. Where Airflow gives no task state
-store (below 3.3), the operator takes keepstate's at ``KEEPSTATE_URL``.
+``SPOOL`` is the folder of the job system, ``NOTES`` the file that calls are noted in. Where Airflow has no task state store
+(below 3.3), keepstate puts its own into the context.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow.sdk import DAG, BaseOperator
 
-from keepstate import ResumableJobMixin, connect
+from keepstate import ResumableJobMixin
 from keepstate.testing.spool import SpoolJobSystem
 
 
@@ -36,21 +36,9 @@ class SpoolOperator(ResumableJobMixin, BaseOperator):
         return SpoolJobSystem(os.environ["SPOOL"])
 
     def execute(self, context):
-        if context.get("task_state_store") is not None:
-            self.note(context, "store", "Airflow's")
-            return self.execute_resumable(context)
-        ti = context["ti"]
-        with connect(os.environ["KEEPSTATE_URL"]) as store:
-            context["task_state_store"] = store.task(
-                ti.dag_id,
-                ti.run_id,
-                ti.task_id,
-                map_index=ti.map_index,
-                try_number=ti.try_number,
-                attempt_id=str(ti.id),
-            )
-            self.note(context, "store", "keepstate's")
-            return self.execute_resumable(context)
+        theirs = type(context["task_state_store"]).__module__.startswith("airflow.")
+        self.note(context, "store", "Airflow's" if theirs else "keepstate's")
+        return self.execute_resumable(context)
 
     def note(self, context: Any, call: str, value: Any) -> None:
         ti = context["ti"]

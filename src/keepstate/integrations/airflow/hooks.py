@@ -1,0 +1,170 @@
+"""Extending Airflow's modules as they are loaded, and supplying those that 3.3 has and an earlier one lacks.
+
+One finder on ``sys.meta_path`` knows a module by name and does nothing for any other. An extension runs right after the
+body of Airflow's module; should it fail, that is logged, and the module stays as Airflow made it.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import ModuleType
+
+_HERE = "keepstate.integrations.airflow"
+
+# Airflow's module -> the function of ours that extends it, as module:function
+_CONTEXT_OF_3 = {
+    "airflow.sdk": "names:extend_sdk",
+    "airflow.sdk.execution_time.context": "names:extend_execution_context",
+    "airflow.sdk.execution_time.task_runner": "context:extend_task_runner",
+}
+_EXTENSIONS = {
+    "2.11": {
+        "airflow.utils.context": "context:admit_names",
+        "airflow.models.taskinstance": "context:extend_models",
+    },
+    "3.0": {**_CONTEXT_OF_3, "airflow.utils.context": "context:admit_names"},
+    "3.1": {**_CONTEXT_OF_3, "airflow.sdk.definitions.context": "context:admit_names"},
+    "3.2": {**_CONTEXT_OF_3, "airflow.sdk.definitions.context": "context:admit_names"},
+    "3.3": {},
+}
+
+# modules of 3.3 -> ours, whose public names they get
+_SUPPLIED_BELOW_3_3 = {
+    "airflow.sdk.bases.resumablejobmixin": f"{_HERE}.supplied.resumablejobmixin",
+    "airflow.sdk.state": f"{_HERE}.supplied.state",
+}
+_SUPPLIED: dict[str, Mapping[str, str]] = {
+    "2.11": {},
+    "3.0": _SUPPLIED_BELOW_3_3,
+    "3.1": _SUPPLIED_BELOW_3_3,
+    "3.2": _SUPPLIED_BELOW_3_3,
+    "3.3": {},
+}
+
+
+def series(version: str) -> str:
+    """Return the ``3.1`` of ``3.1.8``."""
+    return ".".join(version.split(".")[:2])
+
+
+def install(version: str | None = None) -> None:
+    """Extend the Airflow of this process; a second call does nothing. ``version`` defaults to that of the loaded one.
+
+    An Airflow that this keepstate doesn't know is left alone, with a warning.
+    """
+    if any(isinstance(finder, Finder) for finder in sys.meta_path):
+        return
+    if version is None:
+        version = getattr(sys.modules.get("airflow"), "__version__", None)
+    line = series(version or "")
+    if line not in _EXTENSIONS:
+        _log_unknown(version)
+        return
+    finder = Finder(_EXTENSIONS[line], _SUPPLIED[line])
+    for name in _EXTENSIONS[line]:
+        loaded = sys.modules.get(name)
+        if loaded is not None:
+            finder.extend(loaded)
+    sys.meta_path.insert(0, finder)
+
+
+def _log_unknown(version: str | None) -> None:
+    import logging
+
+    logging.getLogger("keepstate").warning(
+        "This keepstate knows Airflow %s, and not %s: it changes nothing here, and tasks get no keepstate store",
+        ", ".join(_EXTENSIONS),
+        version or "this one, which does not tell its version",
+    )
+
+
+class Finder(MetaPathFinder):
+    """Finds the modules to extend through the other finders, and supplies those that nobody else finds."""
+
+    def __init__(self, extensions: Mapping[str, str], supplied: Mapping[str, str]) -> None:
+        self._extensions = extensions
+        self._supplied = supplied
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return a spec for the modules concerned, and ``None`` at once for all others."""
+        if fullname not in self._extensions and fullname not in self._supplied:
+            return None
+        spec = self._from_others(fullname, path, target)
+        if spec is None:
+            source = self._supplied.get(fullname)
+            return None if source is None else ModuleSpec(fullname, _Supplying(source))
+        if fullname in self._extensions and spec.loader is not None:
+            spec.loader = _Extending(spec.loader, self.extend)
+        return spec
+
+    def extend(self, module: ModuleType) -> None:
+        """Run the extension of a module whose body has run; lets nothing out."""
+        try:
+            room, function = self._extensions[module.__name__].split(":")
+            __import__(f"{_HERE}.{room}")
+            getattr(sys.modules[f"{_HERE}.{room}"], function)(module)
+        except Exception:
+            import logging
+
+            logging.getLogger("keepstate").exception(
+                "keepstate could not extend %s, which stays as Airflow made it", module.__name__
+            )
+
+    def _from_others(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        for finder in sys.meta_path:
+            find_spec = None if finder is self else getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if find_spec is None else find_spec(fullname, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+
+class _Extending(Loader):
+    """Loads a module as its own loader does, then has it extended."""
+
+    def __init__(self, inner: Loader, extend: Callable[[ModuleType], None]) -> None:
+        self._inner = inner
+        self._extend = extend
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # what asks the module for its loader, for its source say, means the real one
+        module.__loader__ = self._inner
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._inner
+        self._inner.exec_module(module)
+        self._extend(module)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
+class _Supplying(Loader):
+    """Makes a module out of the public names of one of ours."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:  # noqa: ARG002 - the protocol's
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        __import__(self._source)
+        source = sys.modules[self._source]
+        module.__doc__ = source.__doc__
+        module.__dict__["__all__"] = list(source.__all__)
+        for name in source.__all__:
+            setattr(module, name, getattr(source, name))

@@ -1,0 +1,88 @@
+"""From a task instance to its accessors: which store this process uses, opened once."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from keepstate.backends.base import Behalf, Fence
+from keepstate.connect import connect, route
+from keepstate.errors import ConfigurationError
+from keepstate.integrations.airflow import configuration
+from keepstate.integrations.airflow.attempts import attempt_of
+from keepstate.runtime.assets import AssetStates, as_assets
+from keepstate.scope import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from keepstate.accessors import TaskStateStore
+    from keepstate.settings import Settings
+    from keepstate.store import StateStore
+
+_open: dict[tuple[int, str], StateStore] = {}
+
+
+class Desk:
+    """Makes the accessors of one task instance. ``task`` is its task as it was before rendering."""
+
+    def __init__(self, ti: Any, task: Any, try_number: Any) -> None:
+        self._task = task
+        self._store = _store_of(configuration.load())
+        self._attempt = attempt_of(ti, task, try_number)
+
+    def task_state_store(self) -> TaskStateStore:
+        """Return the accessor of the task instance, fenced by its attempt."""
+        attempt, scope = self._attempt, self._attempt.scope
+        return self._store.task(
+            scope.dag_id,
+            scope.run_id,
+            scope.task_id,
+            map_index=scope.map_index,
+            try_number=attempt.try_number,
+            attempt_id=attempt.attempt_id,
+            item=attempt.item,
+        )
+
+    def asset_state_store(self) -> AssetStates:
+        """Return the accessors of the task's inlets and outlets, each write in the name of the attempt."""
+        attempt, scope = self._attempt, self._attempt.scope
+        writer = Writer(
+            "task", scope.dag_id, scope.run_id, scope.task_id, scope.map_index, attempt.try_number
+        )
+        behalf = Behalf(scope, Fence(attempt.try_number, attempt.attempt_id, attempt.item))
+        inlets = as_assets("inlets", list(_concrete(self._task.inlets)))
+        outlets = as_assets("outlets", list(_concrete(self._task.outlets)))
+        return AssetStates(self._store, [*inlets, *outlets], writer, behalf)
+
+
+def flush() -> None:
+    """Write what throttled checkpoints of this process hold back."""
+    for (pid, _), store in list(_open.items()):
+        if pid == os.getpid():
+            store.flush()
+
+
+def _store_of(settings: Settings) -> StateStore:
+    """Return the store of this process. A forked process opens its own."""
+    place = settings.url or settings.backend or ""
+    found = _open.get((os.getpid(), place))
+    if found is None:
+        found = _open[os.getpid(), place] = _opened(settings)
+    return found
+
+
+def _opened(settings: Settings) -> StateStore:
+    if route(None, settings) != "embedded":
+        return connect(settings=settings)
+    raise ConfigurationError(
+        "keepstate in Airflow needs KEEPSTATE_URL, the address of a store that every worker reaches",
+        variable="KEEPSTATE_URL",
+    )
+
+
+def _concrete(assets: Any) -> Iterator[Any]:
+    """Yield the assets among inlets or outlets; an alias names none that could have state."""
+    for one in assets or ():
+        if "Alias" not in type(one).__name__:
+            yield one

@@ -1,0 +1,132 @@
+"""The stores in the context of real Airflow's tasks, whatever shape a task has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.airflow import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+pytestmark = pytest.mark.slow
+
+DAG_FILE = Path(__file__).parent / "dags" / "contexts.py"
+VERSIONS = ["3.0.6", "3.1.8", "3.2.2"]
+
+TWO_ATTEMPTS = [(1, "pages", 1), (1, "callback", 1), (2, "pages", 2), (2, "callback", 2)]
+
+EXPECTED: dict[str, list[tuple[int, str, Any]]] = {
+    **dict.fromkeys(
+        (
+            "without_default",
+            "with_default",
+            "from_current_context",
+            "python_operator",
+            "extended_operator",
+        ),
+        TWO_ATTEMPTS,
+    ),
+    "reader": [
+        (1, "template", "nothing"),
+        (1, "pages", 1),
+        (1, "callback", 1),
+        (2, "template", "1"),
+        (2, "pages", 2),
+        (2, "callback", 2),
+    ],
+    "deferring": [(1, "resumed", 7), (1, "callback", 7)],
+    "job": [
+        (1, "submitted", "remote_job_id"),
+        (1, "waiting", "job-1"),
+        (1, "callback", None),
+        (2, "waiting", "job-1"),
+        (2, "callback", None),
+    ],
+    "by_twins": [(1, "twins", ["2", "3", "4", "5", "x"]), (1, "callback", None)],
+    **{
+        f"over_items[{index}]": [
+            (1, "pages", 1),
+            (1, "callback", 1),
+            (2, "pages", 2),
+            (2, "item", item),
+            (2, "callback", 2),
+        ]
+        for index, item in enumerate("pq")
+    },
+    "with_assets": [
+        (1, "orders before", 0),
+        (1, "orders", [10, "task", "with_assets", 1]),
+        (
+            1,
+            "another",
+            (
+                "asset another is neither inlet nor outlet of this task, which has orders, stock; "
+                "add it to the task's inlets=[...] or outlets=[...]"
+            ),
+        ),
+        (1, "callback", None),
+    ],
+    "with_one_asset": [(1, "stock", 20), (1, "callback", None)],
+    "without_assets": [
+        (
+            1,
+            "no assets",
+            "asset_state_store: this task has no assets; name them with inlets=[...] or outlets=[...]",
+        ),
+        (1, "callback", None),
+    ],
+    "with_all_verbs": [
+        (1, "values", [{"text": "ü", "list": [1, 2.5, None, True]}, str(2**70), "default"]),
+        (1, "expiry", [True, True]),
+        (1, "keys", ["a", "b", "y"]),
+        (1, "history", ["delete", "set"]),
+        (1, "cleared", None),
+        (1, "callback", None),
+    ],
+    "with_throttled_checkpoint": [
+        (1, "read", ["p", "q", "r"]),
+        (1, "callback", None),
+        (2, "read", ["r"]),
+        (2, "callback", None),
+    ],
+    "by_names_of_3_3": [
+        (1, "never", True),
+        (1, "mixin", True),
+        (1, "scopes", [-1, "a"]),
+        (1, "base", ["aclear", "adelete", "aget", "aset", "clear", "delete", "get", "set"]),
+        (1, "callback", None),
+    ],
+}
+
+
+def run_contexts(version: str, home: Path, **more: str) -> Mapping[str, list[tuple[int, str, Any]]]:
+    """Run the DAG in that Airflow, and return what its tasks noted."""
+    airflow = environment(version)
+    environ = airflow.environ(
+        home,
+        AIRFLOW__CORE__DAGS_FOLDER=str(DAG_FILE.parent),
+        NOTES=str(home / "notes.jsonl"),
+        **more,
+    )
+    airflow.run(["airflow", "db", "migrate"], environ)
+    if version.startswith("3.0"):
+        # it takes assets for inactive until they have been seen in a DAG file
+        airflow.run(["airflow", "dags", "reserialize"], environ)
+    airflow.run(["airflow", "dags", "test", "contexts", "--dagfile-path", str(DAG_FILE)], environ)
+    noted: dict[str, list[tuple[int, str, Any]]] = {}
+    for line in (home / "notes.jsonl").read_text().splitlines():
+        name, number, where, what = json.loads(line)
+        noted.setdefault(name, []).append((number, where, what))
+    return noted
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_shape_of_a_task_meets_the_stores(version: str, tmp_path: Path) -> None:
+    """A DAG file written for 3.3 runs unchanged, its retries find what the first attempts left, at KEEPSTATE_URL."""
+    noted = run_contexts(version, tmp_path, KEEPSTATE_URL=f"sqlite:///{tmp_path / 'keepstate.db'}")
+    assert noted == EXPECTED

@@ -11,7 +11,7 @@ NEVER_EXPIRE: timedelta = timedelta.max
 """Keep an entry until it is deleted. Equal to ``timedelta.max``, as in Airflow 3.3, and compared by equality."""
 
 # 9999-12-31T23:59:59.999999Z: the last instant that a datetime, and so every reader, can express.
-_LAST_INSTANT = 253_402_300_799_999_999
+LAST_INSTANT = 253_402_300_799_999_999
 
 
 def expiry(retention: timedelta | None, *, now: int, default_days: int) -> int | None:
@@ -41,7 +41,7 @@ def expiry(retention: timedelta | None, *, now: int, default_days: int) -> int |
             "or delete() to remove it"
         )
     moment = now + micros
-    if moment > _LAST_INSTANT:
+    if moment > LAST_INSTANT:
         raise InvalidRetentionError(
             f"retention {retention} ends after the year 9999; use NEVER_EXPIRE to keep an entry for good"
         )

@@ -272,6 +272,7 @@ class AssetInfo:
     name: str
     uri: str
     entries: int
+    created_at: datetime
     updated_at: datetime
 
 

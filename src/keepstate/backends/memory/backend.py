@@ -531,5 +531,6 @@ def _asset_info(scope: AssetScope, record: Record, now: int) -> AssetInfo:
         name=str(scope.name),
         uri=str(scope.uri),
         entries=len(record.live(now)),
+        created_at=to_datetime(record.created_at),
         updated_at=to_datetime(record.updated_at),
     )

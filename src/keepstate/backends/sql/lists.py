@@ -142,8 +142,8 @@ def _task_instance_of(row: Row) -> TaskInstanceInfo:
 
 
 def _asset_of(row: Row) -> AssetInfo:
-    asset_id, name, uri, entries, updated_at = row
-    return AssetInfo(asset_id, name, uri, entries, to_datetime(updated_at))
+    asset_id, name, uri, entries, created_at, updated_at = row
+    return AssetInfo(asset_id, name, uri, entries, to_datetime(created_at), to_datetime(updated_at))
 
 
 def delete_run(tx: Transaction, dialect: Dialect, dag_id: str, run_id: str, now: int) -> int:

@@ -356,7 +356,8 @@ SELECT COUNT(*) FROM keepstate_scope s WHERE s.kind = 'task' AND s.deleted = 0 {
 """
 
 _ASSET = f"""
-SELECT a.id, a.name, a.uri, (SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = a.id AND {_LIVE}), s.updated_at
+SELECT a.id, a.name, a.uri, (SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = a.id AND {_LIVE}),
+  s.created_at, s.updated_at
 FROM keepstate_asset a JOIN keepstate_scope s ON s.id = a.id
 """
 _FITTING = "WHERE (a.name {fits} OR a.uri {fits})"

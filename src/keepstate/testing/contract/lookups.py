@@ -166,11 +166,15 @@ class Lookups(Ground):
     def test_an_asset_is_found_by_name_uri_and_id(self, store: StateStore, clock: ManualClock) -> None:
         """Its id stays, also when it gets another name."""
         backend = store.backend
+        began = clock.now
         store.asset("orders", uri="s3://orders").set("k", 1)
         store.asset("customers").set("k", 1)
+        clock.advance(HOUR)
+        store.asset("orders").set("k", 2)
         found = backend.asset(AssetScope("orders"), now=clock())
         assert found is not None
         assert (found.name, found.uri, found.entries) == ("orders", "s3://orders", 1)
+        assert (found.created_at, found.updated_at) == (began, clock.now)
         assert backend.asset(AssetScope(uri="s3://orders"), now=clock()) == found
         assert backend.asset(found.id, now=clock()) == found
         assert found in store.assets()

@@ -177,7 +177,7 @@ ANSWERS: list[tuple[str, Any]] = [
     ("task_instance", None),
     ("count_task_instances", 1),
     ("task_instances", [TaskInstanceInfo(SCOPE, None, None, 8, 2, WHEN, WHEN)]),
-    ("assets", [AssetInfo(1, "orders", "s3://orders", 4, WHEN)]),
+    ("assets", [AssetInfo(1, "orders", "s3://orders", 4, WHEN, WHEN)]),
     ("count_assets", 9),
     ("asset", None),
     ("delete_run", 4),
@@ -394,7 +394,7 @@ def test_a_text_is_stored_in_its_compact_form() -> None:
         ("runs", {"limit": None}),
         ("runs", {"dag_id": "a/b"}),
         ("assets", {"offset": 2**40}),
-        ("dags", {"pattern": "*a" * 9}),
+        ("dags", {"pattern": "*a" * 1501}),
         ("asset", {"which": "1"}),
         (
             "end",

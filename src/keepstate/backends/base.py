@@ -581,23 +581,32 @@ class Backend(Protocol):
         """Return one asset, by what it is called or by its id, or ``None`` where it is not known."""
         ...
 
-    def delete_run(self, dag_id: str, run_id: str, *, now: int) -> int:
+    def delete_run(self, dag_id: str, run_id: str, *, now: int, session: Session | None = None) -> int:
         """Erase everything of a run, history included; return how many task instances it had.
 
-        Attempts that still run are stale from then on.
+        Attempts that still run are stale from then on. With a ``session``, a repeated request leaves alone what was made
+        since, and returns what the first one did.
         """
         ...
 
-    def delete_asset(self, scope: AssetScope, *, now: int) -> bool:
-        """Erase an asset with its entries and history; return whether it was there."""
+    def delete_asset(self, scope: AssetScope, *, now: int, session: Session | None = None) -> bool:
+        """Erase an asset with its entries and history; return whether it was there. ``session`` as in `delete_run`."""
         ...
 
     def purge(
-        self, *, now: int, batch_size: int, idle: int | None, history: HistoryPolicy, dry_run: bool = False
+        self,
+        *,
+        now: int,
+        batch_size: int,
+        idle: int | None,
+        history: HistoryPolicy,
+        dry_run: bool = False,
+        sessions: Sequence[str] = (),
     ) -> Iterator[CleanupReport]:
         """Remove what has expired, lapsed or idled, in transactions of ``batch_size`` rows, yielding each batch's count.
 
-        ``idle`` is how many microseconds after its last change an empty scope goes (``None``: never).
+        ``idle`` is how many microseconds after its last change an empty scope goes (``None``: never). ``sessions`` are those
+        that the caller goes on using, however old they are.
         """
         ...
 

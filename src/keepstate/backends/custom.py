@@ -24,6 +24,7 @@ from keepstate.backends.base import (
     Outcome,
     Put,
     Reading,
+    Session,
     StoredEntry,
     StoredVersion,
 )
@@ -195,10 +196,17 @@ class CustomBackend:
         return Applied(0, 0)
 
     def purge(
-        self, *, now: int, batch_size: int, idle: int | None, history: HistoryPolicy, dry_run: bool = False
+        self,
+        *,
+        now: int,
+        batch_size: int,
+        idle: int | None,
+        history: HistoryPolicy,
+        dry_run: bool = False,
+        sessions: Sequence[str] = (),
     ) -> Iterator[CleanupReport]:
         """Call the class's own `cleanup`, which tells no counts."""
-        del now, batch_size, idle, history
+        del now, batch_size, idle, history, sessions
         if dry_run:
             self._refuse("tell what a cleanup would remove")
         self._inner.cleanup()
@@ -314,14 +322,14 @@ class CustomBackend:
         del which, now
         self._refuse("tell whether an asset is known")
 
-    def delete_run(self, dag_id: str, run_id: str, *, now: int) -> int:
+    def delete_run(self, dag_id: str, run_id: str, *, now: int, session: Session | None = None) -> int:
         """Refused."""
-        del dag_id, run_id, now
+        del dag_id, run_id, now, session
         self._refuse("delete a run")
 
-    def delete_asset(self, scope: AssetScope, *, now: int) -> bool:
+    def delete_asset(self, scope: AssetScope, *, now: int, session: Session | None = None) -> bool:
         """Refused."""
-        del scope, now
+        del scope, now, session
         self._refuse("delete an asset")
 
     def _refuse(self, what: str) -> NoReturn:

@@ -342,20 +342,29 @@ class MemoryBackend:
                 and (pattern is None or fits(pattern, str(scope.name)) or fits(pattern, str(scope.uri)))
             ]
 
-    def delete_run(self, dag_id: str, run_id: str, *, now: int) -> int:
+    def delete_run(self, dag_id: str, run_id: str, *, now: int, session: Session | None = None) -> int:
         """See `Backend.delete_run`."""
         with self._lock:
+            repeated = self._done_before(session)
+            if repeated is not None:
+                return repeated.version
             doomed = self._of_run(dag_id, run_id)
             for _, record in doomed:
                 record.bury(now)
-            return sum(isinstance(scope, TaskScope) for scope, _ in doomed)
+            count = sum(isinstance(scope, TaskScope) for scope, _ in doomed)
+            self._note(session, Applied(count, 0), now)
+            return count
 
-    def delete_asset(self, scope: AssetScope, *, now: int) -> bool:  # noqa: ARG002 - nothing of it stays
+    def delete_asset(self, scope: AssetScope, *, now: int, session: Session | None = None) -> bool:
         """See `Backend.delete_asset`."""
         with self._lock:
+            repeated = self._done_before(session)
+            if repeated is not None:
+                return repeated.version == 1
             found = self._find(scope)
             if found is not None:
                 del self._records[found.scope]
+            self._note(session, Applied(int(found is not None), 0), now)
             return found is not None
 
     def _of_run(self, dag_id: str, run_id: str) -> list[tuple[Scope, Record]]:
@@ -377,10 +386,13 @@ class MemoryBackend:
         idle: int | None,
         history: HistoryPolicy,
         dry_run: bool = False,
+        sessions: Sequence[str] = (),
     ) -> Iterator[CleanupReport]:
         """See `Backend.purge`; a dry run is the real one, on a copy."""
         if dry_run:
-            real = self._copy().purge(now=now, batch_size=batch_size, idle=idle, history=history)
+            real = self._copy().purge(
+                now=now, batch_size=batch_size, idle=idle, history=history, sessions=sessions
+            )
             yield from (replace(report, dry_run=True) for report in real)
             return
         spared = self._runs_with_tasks()
@@ -388,7 +400,7 @@ class MemoryBackend:
             yield report
         while report := self._sweep_scopes(now, batch_size, idle, spared):
             yield report
-        while report := self._sweep_sessions(now, batch_size):
+        while report := self._sweep_sessions(now, batch_size, sessions):
             yield report
 
     def _copy(self) -> MemoryBackend:
@@ -425,9 +437,14 @@ class MemoryBackend:
         attempts = sum(len(record.attempts) for record in gone)
         return CleanupReport(scopes=len(gone), attempts=attempts) if gone else None
 
-    def _sweep_sessions(self, now: int, limit: int) -> CleanupReport | None:
+    def _sweep_sessions(self, now: int, limit: int, kept: Sequence[str]) -> CleanupReport | None:
         with self._lock:
-            old = (key for key, (_, _, used_at) in self._sessions.items() if used_at <= now - _SESSION_LASTS)
+            before = now - _SESSION_LASTS
+            old = (
+                key
+                for key, (_, _, used_at) in self._sessions.items()
+                if used_at <= before and key not in kept
+            )
             gone = list(itertools.islice(old, limit))
             for key in gone:
                 del self._sessions[key]
@@ -475,15 +492,19 @@ class MemoryBackend:
         if number > session.number:
             raise BackendError(
                 f"request {session.number} came after request {number} of the same client session, and was not "
-                "applied (again); a session's requests must come one after another"
+                "applied (again); a session's requests must come one after another",
+                last_number=number,
             )
         return replace(answer, repeated=True) if number == session.number else None
 
     def _answer(self, record: Record | None, session: Session | None, now: int) -> Applied:
         answer = Applied(record.version, record.standing.incarnation) if record else Applied(0, 0)
+        self._note(session, answer, now)
+        return replace(answer, reset=record.reset) if record else answer
+
+    def _note(self, session: Session | None, answer: Applied, now: int) -> None:
         if session is not None:
             self._sessions[session.id] = (session.number, answer, now)
-        return replace(answer, reset=record.reset) if record else answer
 
 
 def _full_name(scope: AssetScope, found: Record | None) -> AssetScope:

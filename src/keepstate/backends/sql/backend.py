@@ -28,6 +28,8 @@ from keepstate.backends.base import (
     stale,
     unknown,
 )
+from keepstate.backends.patience import Patience
+from keepstate.backends.sessions import Sessions
 from keepstate.backends.sql import assets, attempts, entries, forking, lists, purge, upgrade
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import (
@@ -38,7 +40,6 @@ from keepstate.backends.sql.database import (
     Transaction,
     TransientError,
 )
-from keepstate.backends.sql.patience import Patience
 from keepstate.backends.sql.scopes import (
     ScopeRow,
     admit,
@@ -46,7 +47,7 @@ from keepstate.backends.sql.scopes import (
     open_known,
     open_scope,
 )
-from keepstate.backends.sql.sessions import Sessions, find_repeated, note
+from keepstate.backends.sql.sessions import find_repeated, note
 from keepstate.errors import BackendError, KeepstateError
 from keepstate.scope import (
     AssetInfo,
@@ -95,7 +96,7 @@ class SqlBackend:
             try:
                 upgrade.upgrade(self._db, now=now())
             except TransientError as exc:
-                patience.wait(exc)
+                patience.wait(exc, at_once=exc.at_once)
             else:
                 return
 
@@ -374,22 +375,56 @@ class SqlBackend:
         """See `Backend.asset`."""
         return self._lists.asset(which, now)
 
-    def delete_run(self, dag_id: str, run_id: str, *, now: int) -> int:
+    def delete_run(self, dag_id: str, run_id: str, *, now: int, session: Session | None = None) -> int:
         """See `Backend.delete_run`."""
-        return self._write(lambda tx: lists.delete_run(tx, self._db.dialect, dag_id, run_id, now))
 
-    def delete_asset(self, scope: AssetScope, *, now: int) -> bool:  # noqa: ARG002 - nothing of it stays
+        def erase(own: Session | None) -> int:
+            return self._write(lambda tx: self._erase_run(tx, RunScope(dag_id, run_id), now, own))
+
+        return erase(session) if session is not None or self._sessions is None else self._numbered(erase)
+
+    def _erase_run(self, tx: Transaction, run: RunScope, now: int, session: Session | None) -> int:
+        scopes = lists.lock_run(tx, self._db.dialect, run)
+        repeated = find_repeated(tx, session, self.address)
+        if repeated:
+            return repeated.version
+        count = lists.erase_run(tx, scopes, now)
+        note(tx, session, Applied(count, 0), now)
+        return count
+
+    def delete_asset(self, scope: AssetScope, *, now: int, session: Session | None = None) -> bool:
         """See `Backend.delete_asset`."""
-        return self._write(lambda tx: lists.delete_asset(tx, self._db.dialect, scope))
+
+        def erase(own: Session | None) -> bool:
+            return self._write(lambda tx: self._erase_asset(tx, scope, now, own))
+
+        return erase(session) if session is not None or self._sessions is None else self._numbered(erase)
+
+    def _erase_asset(self, tx: Transaction, scope: AssetScope, now: int, session: Session | None) -> bool:
+        scope_id = lists.lock_asset(tx, self._db.dialect, scope)
+        repeated = find_repeated(tx, session, self.address)
+        if repeated:
+            return repeated.version == 1
+        if scope_id is not None:
+            lists.erase_asset(tx, scope_id)
+        note(tx, session, Applied(int(scope_id is not None), 0), now)
+        return scope_id is not None
 
     # ------------------------------------------------------------------------------------------- upkeep
 
     def purge(
-        self, *, now: int, batch_size: int, idle: int | None, history: HistoryPolicy, dry_run: bool = False
+        self,
+        *,
+        now: int,
+        batch_size: int,
+        idle: int | None,
+        history: HistoryPolicy,
+        dry_run: bool = False,
+        sessions: Sequence[str] = (),
     ) -> Iterator[CleanupReport]:
         """See `Backend.purge`."""
         del history
-        own = self._sessions.ids() if self._sessions else set()
+        own = {*sessions, *(self._sessions.ids() if self._sessions else ())}
         if dry_run:
             yield purge.count(self._query, now=now, idle=idle, own=own)
             return
@@ -445,7 +480,7 @@ class SqlBackend:
                 return self._db.query(statement, params)
             except TransientError as exc:
                 patience = patience or Patience(self.address, self._retry_timeout, since)
-                patience.wait(exc)
+                patience.wait(exc, at_once=exc.at_once)
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
         since, patience = time.monotonic(), None
@@ -460,7 +495,7 @@ class SqlBackend:
             except TransientError as exc:
                 patience = patience or Patience(self.address, self._retry_timeout, since)
                 self._writing.discard(me)
-                patience.wait(exc)
+                patience.wait(exc, at_once=exc.at_once)
             finally:
                 self._writing.discard(me)
 

@@ -146,9 +146,13 @@ def _asset_of(row: Row) -> AssetInfo:
     return AssetInfo(asset_id, name, uri, entries, to_datetime(created_at), to_datetime(updated_at))
 
 
-def delete_run(tx: Transaction, dialect: Dialect, dag_id: str, run_id: str, now: int) -> int:
-    """Erase all rows of a run, but for the bare rows that tell latecomers they are late."""
-    scopes = tx.all(dialect.render(sql.SCOPES_OF_RUN), {"dag_id": dag_id, "run_id": run_id})
+def lock_run(tx: Transaction, dialect: Dialect, run: RunScope) -> list[Row]:
+    """Return id and kind of a run's scopes, which nobody else changes from here on."""
+    return tx.all(dialect.render(sql.SCOPES_OF_RUN), {"dag_id": run.dag_id, "run_id": run.run_id})
+
+
+def erase_run(tx: Transaction, scopes: list[Row], now: int) -> int:
+    """Erase all rows of a run, but for the bare rows that tell latecomers they are late; return how many tasks it had."""
     for scope_id, _ in scopes:
         tx.run(sql.ERASE_ALL_ENTRIES, {"scope_id": scope_id})
         tx.run(sql.ERASE_LOG, {"scope_id": scope_id})
@@ -157,16 +161,20 @@ def delete_run(tx: Transaction, dialect: Dialect, dag_id: str, run_id: str, now:
     return sum(kind == "task" for _, kind in scopes)
 
 
-def delete_asset(tx: Transaction, dialect: Dialect, scope: AssetScope) -> bool:
-    """Erase an asset and all its rows."""
+def lock_asset(tx: Transaction, dialect: Dialect, scope: AssetScope) -> int | None:
+    """Return the id of an asset's scope, which nobody else changes from here on, or ``None`` where it is not known."""
     found = assets.find(tx.all, scope)
     # who writes to it has finished before, or finds nothing afterwards
     if found is None or tx.one(dialect.render(sql.LOCK_SCOPE_BY_ID), {"id": found[0]}) is None:
-        return False
-    erase_contents(tx, found[0])
-    tx.run(sql.DELETE_ASSET, {"id": found[0]})
-    tx.run(sql.DELETE_SCOPE, {"id": found[0]})
-    return True
+        return None
+    return int(found[0])
+
+
+def erase_asset(tx: Transaction, scope_id: int) -> None:
+    """Erase an asset and all its rows."""
+    erase_contents(tx, scope_id)
+    tx.run(sql.DELETE_ASSET, {"id": scope_id})
+    tx.run(sql.DELETE_SCOPE, {"id": scope_id})
 
 
 def erase_contents(tx: Transaction, scope_id: int) -> int:

@@ -1,8 +1,7 @@
-"""Numbering requests, so that one whose answer was lost on the way applies once (Raft's client sessions)."""
+"""What the database keeps of numbered requests, so that one whose answer was lost on the way applies once."""
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
 from keepstate.backends.base import Applied, Session
@@ -11,33 +10,6 @@ from keepstate.errors import BackendError
 
 if TYPE_CHECKING:
     from keepstate.backends.sql.database import Transaction
-
-
-class Sessions:
-    """Lends sessions to requests: one at a time each, as the requests of a session come one after another.
-
-    There are as many as there were requests at once. One per thread would be simpler, but leaves a row in the database
-    for every thread that ever was, and a request made within another (by a finaliser) would come out of order.
-    """
-
-    def __init__(self) -> None:
-        self._idle: list[Session] = []
-
-    def ids(self) -> set[str]:
-        """Return the ids of the sessions that wait for their next request."""
-        return {session.id for session in list(self._idle)}
-
-    def lend(self) -> Session:
-        """Return the next number of a session that nobody else uses; it counts as used, whatever becomes of it."""
-        try:
-            last = self._idle.pop()
-        except IndexError:
-            last = Session(str(uuid.uuid4()), 0)
-        return Session(last.id, last.number + 1)
-
-    def take_back(self, session: Session) -> None:
-        """Have the session serve the next request."""
-        self._idle.append(session)
 
 
 def find_repeated(tx: Transaction, session: Session | None, address: str) -> Applied | None:
@@ -52,6 +24,7 @@ def find_repeated(tx: Transaction, session: Session | None, address: str) -> App
             f"request {session.number} came after request {found[0]} of the same client session, and was not applied "
             "(again); a session's requests must come one after another",
             address=address,
+            last_number=found[0],
         )
     return Applied(found[1], found[2], repeated=True)
 

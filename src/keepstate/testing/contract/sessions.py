@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,11 +13,14 @@ from keepstate.scope import AssetScope, TaskScope, Writer
 from keepstate.testing.contract.ground import DAG, RUN, SCOPE, Ground, attempt, contents
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from keepstate.backends.base import EntryScope
     from keepstate.store import StateStore
     from keepstate.testing import ManualClock
 
 WRITER = Writer("api")
+DAY = timedelta(days=1)
 
 
 class Sessions(Ground):
@@ -112,6 +116,44 @@ class Sessions(Ground):
         attempt(store).set("k", 2)
         assert store.backend.clear(request) == Applied(2, 1, repeated=True)
         assert contents(store) == {"k": 2}
+
+    def test_deleting_is_safe_to_send_again(self, store: StateStore, clock: ManualClock) -> None:
+        """What was made since stays, and the answer is the first one's."""
+        backend = store.backend
+        for number, run_again in ((1, False), (2, True)):
+            attempt(store, number, number).set("k", number)
+            store.asset("orders").set("k", number)
+            run, asset = Session("run", number), Session("asset", number)
+            assert backend.delete_run(DAG, RUN, now=clock(), session=run) == 1
+            assert backend.delete_asset(AssetScope("orders"), now=clock(), session=asset)
+            if run_again:
+                attempt(store, 1, 9).set("k", "new")
+                store.asset("orders").set("k", "new")
+            assert backend.delete_run(DAG, RUN, now=clock(), session=run) == 1
+            assert backend.delete_asset(AssetScope("orders"), now=clock(), session=asset)
+        assert contents(store) == {"k": "new"}
+        assert dict(store.asset("orders").items()) == {"k": "new"}
+        assert backend.delete_asset(AssetScope("nobody's"), now=clock(), session=Session("asset", 3)) is False
+        assert backend.delete_asset(AssetScope("nobody's"), now=clock(), session=Session("asset", 3)) is False
+        with pytest.raises(BackendError, match="one after another"):
+            backend.delete_run(DAG, RUN, now=clock(), session=Session("run", 1))
+
+    def test_sessions_in_use_outlast_a_cleanup(self, store: StateStore, clock: ManualClock) -> None:
+        """Of those that the caller names: they may be waiting for their next request for long."""
+        for name in ("used", "forgotten"):
+            _apply(store, clock, Put("k", "1", None), Session(name, 1))
+        clock.advance(DAY)
+        bounds: dict[str, Any] = {
+            "batch_size": 10,
+            "idle": None,
+            "history": store.history_policy,
+            "sessions": ["used"],
+        }
+        for dry_run in (True, False):
+            reports = store.backend.purge(now=clock(), dry_run=dry_run, **bounds)
+            assert sum(report.sessions for report in reports) == 1
+        assert _apply(store, clock, Put("k", "1", None), Session("used", 1)).repeated
+        assert not _apply(store, clock, Put("k", "1", None), Session("forgotten", 1)).repeated
 
     def test_a_batch_is_repeated_as_a_whole(self, store: StateStore, clock: ManualClock) -> None:
         """Several changes under one number apply once, together."""

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING
 
 from keepstate.errors import BackendUnavailableError
-
-if TYPE_CHECKING:
-    from keepstate.backends.sql.database import TransientError
 
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 2.0
@@ -28,17 +24,27 @@ class Patience:
         self._pause = _FIRST_PAUSE
         self._dead_connections = 0
 
-    def wait(self, trouble: TransientError) -> None:
-        """Pause before the next attempt, or raise ``BackendUnavailableError`` when the time is over."""
-        left = self._deadline - time.monotonic()
+    @property
+    def left(self) -> float:
+        """Seconds until the time is over, below 0 once it is."""
+        return self._deadline - time.monotonic()
+
+    def wait(self, trouble: Exception, *, at_once: bool = False, at_least: float = 0.0) -> None:
+        """Pause before the next attempt, or raise ``BackendUnavailableError`` when the time is over.
+
+        ``at_once``: a pooled connection turned out to be dead, and the next one may work. ``at_least`` are the seconds for
+        which the other side asked not to be bothered.
+        """
+        left = self.left
         if left <= 0:
             raise BackendUnavailableError(
                 f"the store {self._address} could not be reached within {self._timeout:g} s: {trouble}; "
                 "check that it runs, or allow more with KEEPSTATE_RETRY_TIMEOUT",
                 address=self._address,
             ) from trouble.__cause__ or trouble
-        if trouble.at_once and self._dead_connections < _MOST_DEAD_CONNECTIONS:
+        if at_once and self._dead_connections < _MOST_DEAD_CONNECTIONS:
             self._dead_connections += 1
             return
-        time.sleep(min(left, self._pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter is no secret
+        pause = max(self._pause * random.uniform(0.5, 1.5), at_least)  # noqa: S311 - jitter is no secret
+        time.sleep(min(left, pause))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from keepstate.backends.base import Backend
     from keepstate.backends.sql.database import Database
     from keepstate.backends.sql.tables import Tables
+    from keepstate.backends.sql.tokens import TokenRows
 
 # naming one of these as the backend means: no custom class
 _NOT_CUSTOM = frozenset(
@@ -26,7 +27,8 @@ _NOT_CUSTOM = frozenset(
     }
 )
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_KNOWN = "sqlite:///FILE, postgresql://USER@HOST/DATABASE, or memory:"
+_SERVERS = frozenset({"http", "https"})
+_KNOWN = "sqlite:///FILE, postgresql://USER@HOST/DATABASE, https://HOST (a keepstate server), or memory:"
 
 
 def connect(
@@ -38,7 +40,8 @@ def connect(
 ) -> StateStore:
     """Open the store at ``url``, making or upgrading its tables when needed.
 
-    ``url``: ``sqlite:///FILE``, ``postgresql://…``, ``memory:``, or a SQLAlchemy ``Engine``, which stays the caller's.
+    ``url``: ``sqlite:///FILE``, ``postgresql://…``, ``http(s)://…`` (a keepstate server, asked with ``KEEPSTATE_TOKEN``),
+    ``memory:``, or a SQLAlchemy ``Engine``, which stays the caller's.
     Without one: ``KEEPSTATE_URL``, then the custom class of ``[state_store] backend``, then the embedded SQLite file
     ``$KEEPSTATE_HOME/keepstate.db``. ``purge_on_open`` removes a batch of what has expired from an embedded store.
 
@@ -78,9 +81,10 @@ def tables_at(url: str | None, settings: Settings) -> Tables:
 
     Raises ``UnsupportedError`` where the store has no tables of keepstate's.
     """
-    if route(url, settings) == "backend" or _scheme(url or settings.url or "") == "memory":
+    if route(url, settings) == "backend" or _scheme(url or settings.url or "") in {"memory", *_SERVERS}:
         raise UnsupportedError(
-            "this store has no tables to look after; they are in SQLite and PostgreSQL stores"
+            "this store has no tables to look after; they are in SQLite and PostgreSQL stores, and those of a keepstate "
+            "server where the server runs"
         )
     from keepstate.backends.sql.tables import Tables
 
@@ -101,6 +105,21 @@ def database_at(url: str | None, settings: Settings) -> Database:
         timeout = settings.retry_timeout
         return engine.EngineDatabase(engine.make_engine(url, timeout=timeout), owned=True, timeout=timeout)
     raise _unusable(url, scheme)
+
+
+def tokens_of(store: StateStore) -> TokenRows:
+    """Return the table of the server's tokens in a SQL store.
+
+    Raises ``UnsupportedError`` where the store has no tables of keepstate's.
+    """
+    from keepstate.backends.sql.backend import SqlBackend
+
+    if not isinstance(store.backend, SqlBackend):
+        raise UnsupportedError(
+            f"the store {store.backend.address} has no table for tokens; they live where a server's state does, in "
+            "SQLite or PostgreSQL"
+        )
+    return store.backend.tokens()
 
 
 def absolute(url: str) -> str:
@@ -157,8 +176,22 @@ def _from_url(url: str, settings: Settings, clock: Clock, *, purge: bool) -> Sta
         from keepstate.backends.memory import MemoryBackend
 
         return StateStore(MemoryBackend(), settings=settings, clock=clock)
+    if _scheme(url) in _SERVERS:
+        return StateStore(_server(url, settings, clock), settings=settings, clock=clock)
     database = database_at(url, settings)
     return _over(database, settings, clock, embedded=database.dialect.name == "sqlite", purge=purge)
+
+
+def _server(url: str, settings: Settings, clock: Clock) -> Backend:
+    try:
+        from keepstate.backends.http.backend import HttpBackend
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").partition(".")[0] != "httpx":
+            raise
+        raise ConfigurationError(
+            'a store behind a keepstate server needs httpx: pip install "keepstate[http]"', extra="http"
+        ) from exc
+    return HttpBackend(url, token=settings.token, retry_timeout=settings.retry_timeout, now=clock)
 
 
 def _over(
@@ -218,7 +251,7 @@ def _scheme(url: str) -> str:
 
 def _unusable(url: str, scheme: str) -> ConfigurationError:
     # the URL itself may hold a password
-    if scheme in {"http", "https", "mysql"} or scheme.startswith("mysql+"):
+    if scheme == "mysql" or scheme.startswith("mysql+"):
         return ConfigurationError(f"this version of keepstate has no {scheme}:// stores yet; use {_KNOWN}")
     if not scheme:
         shown = shown_url(url)

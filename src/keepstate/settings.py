@@ -30,7 +30,10 @@ _ADDRESS = re.compile(
     re.ASCII,
 )
 _FILE = re.compile(r"(sqlite:///[^?]*)(\?.*)?", re.ASCII | re.DOTALL)
+# before an @ there might be a token instead of a user
+_SERVER = re.compile(r"(https?://(?:[\w.-]+|\[[\da-fA-F:.]+\])(?::\d+)?)/?", re.ASCII | re.IGNORECASE)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:", re.ASCII)
+_TOKEN = re.compile(r"[!-~]+", re.ASCII)
 _PATH = re.compile(r"(?!//)[^\s:=@?#]+")
 
 
@@ -47,10 +50,16 @@ def shown_url(text: str) -> str:
         user, secret = found["user"], ":***" if found["secret"] else ""
         at = "" if user is None else f"{user}{secret}@"
         return f"{found['scheme']}{at}{found['place']}"
+    if server := _SERVER.fullmatch(text):
+        return server[1]
     if _PATH.fullmatch(text):
         return text
     scheme = _SCHEME.match(text)
     return f"{scheme[0]}…" if scheme else "…"
+
+
+HIDDEN = "***"
+"""What people see of a secret."""
 
 
 class _RefusedError(Exception):
@@ -93,6 +102,15 @@ def _flag(text: str) -> bool:
 
 
 def _text(text: str) -> str:
+    return text
+
+
+def _token(text: str) -> str:
+    # it goes into a header, which has no room for anything else
+    if not _TOKEN.fullmatch(text):
+        raise _RefusedError(
+            "a token as `keepstate token create` printed it: no space, and nothing beyond ASCII"
+        )
     return text
 
 
@@ -146,6 +164,13 @@ class Settings:
     url: str | None = _setting(
         "KEEPSTATE_URL", _text, None, "where state lives, as keepstate.connect() takes it", secret=True
     )
+    token: str | None = _setting(
+        "KEEPSTATE_TOKEN",
+        _token,
+        None,
+        "what a keepstate server knows this program by, where KEEPSTATE_URL is one's",
+        secret=True,
+    )
     home: str | None = _setting(
         "KEEPSTATE_HOME",
         _text,
@@ -166,6 +191,12 @@ class Settings:
         _seconds(0, 86_400),
         30.0,
         "seconds for which a store that is busy or can't be reached is tried again",
+    )
+    cleanup_interval: float = _setting(
+        "KEEPSTATE_CLEANUP_INTERVAL",
+        _seconds(0, 86_400),
+        900.0,
+        "seconds between two cleanups of a server; 0 leaves them to `keepstate cleanup`",
     )
     heartbeat: float = _setting(
         "KEEPSTATE_HEARTBEAT",
@@ -207,8 +238,9 @@ class Settings:
             try:
                 given[item.name] = item.metadata["parse"](text)
             except _RefusedError as refused:
+                shown = text if item.repr else HIDDEN
                 raise ConfigurationError(
-                    f"{variable} is {text!r}, but must be {refused}", variable=variable, value=text
+                    f"{variable} is {shown!r}, but must be {refused}", variable=variable, value=shown
                 ) from None
         return cls(**given)
 
@@ -233,7 +265,7 @@ def survey(environ: Mapping[str, str] | None = None) -> list[tuple[str, Any, str
 
     Each is (variable, value, source, problem): ``source`` is ``environment`` or ``default``, and a value that
     `Settings.load` would refuse is given as it is written, with the refusal as its problem. The URL is given without its
-    password. Variables that begin with ``KEEPSTATE_`` and name no setting come last, with source ``unknown`` and without
+    password, and of a token only that there is one. Variables that begin with ``KEEPSTATE_`` and name no setting come last, with source ``unknown`` and without
     their values, which nobody knows to be harmless.
     """
     source = os.environ if environ is None else environ
@@ -247,10 +279,10 @@ def survey(environ: Mapping[str, str] | None = None) -> list[tuple[str, Any, str
         try:
             value = getattr(Settings.load({variable: text}), item.name)
         except ConfigurationError as exc:
-            found.append((variable, text, "environment", str(exc)))
+            found.append((variable, text if item.repr else HIDDEN, "environment", str(exc)))
         else:
             # it is for people to see
-            shown = shown_url(value) if item.name == "url" else value
+            shown = shown_url(value) if item.name == "url" else value if item.repr else HIDDEN
             found.append((variable, shown, "environment", None))
     known = {setting[0] for setting in found}
     strangers = sorted(name for name in source if name.startswith("KEEPSTATE_") and name not in known)

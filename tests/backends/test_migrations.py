@@ -51,7 +51,10 @@ def tables(url: str) -> set[str]:
         return {name for (name,) in rows}
 
 
-ALL = {f"keepstate_{name}" for name in ("scope", "attempt", "entry", "log", "session", "asset", "migration")}
+ALL = {
+    f"keepstate_{name}"
+    for name in ("scope", "attempt", "entry", "log", "session", "asset", "token", "migration")
+}
 NAMES = [step.name for step in migrations.pending(0)]
 
 

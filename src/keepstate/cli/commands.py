@@ -25,6 +25,8 @@ HOMES = {
     "attempts": "attempts",
     "cleanup": "cleanup",
     "db": "db",
+    "serve": "serve",
+    "token": "token",
     "doctor": "doctor",
     "demo": "demo",
 }
@@ -35,6 +37,7 @@ PANELS = {
     "Entries": ("get", "set", "delete", "clear", "list", "history", "restore", "tail", "assets"),
     "Runs": ("run", "runs", "attempts"),
     "The store": ("cleanup", "db", "doctor"),
+    "The server": ("serve", "token"),
     "First steps": ("demo",),
 }
 """Under which headings the help shows them."""

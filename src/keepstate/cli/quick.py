@@ -58,6 +58,10 @@ def _parameters(function: Callable[..., int | None], args: list[str]) -> dict[st
         raise _UnsureError
     for (name, one), word in zip(arguments.items(), words, strict=True):
         given[name] = _value(one, word)
+    code = function.__code__
+    required = code.co_varnames[: code.co_argcount - len(function.__defaults__ or ())]
+    if not given.keys() >= set(required):
+        raise _UnsureError
     return given
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from keepstate.cli.times import instant
-from keepstate.clock import to_datetime
+from keepstate.clock import optional_datetime, to_datetime
 from keepstate.scope import TaskScope, Writer
 from keepstate.values import decode
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import ChangeNotice, EntryScope, HeldScope
+    from keepstate.backends.base import ChangeNotice, EntryScope, HeldScope, StoredToken
     from keepstate.cli.presence import Sight
     from keepstate.scope import (
         AssetInfo,
@@ -136,6 +136,21 @@ def asset(found: AssetInfo) -> dict[str, Any]:
 def cleanup(report: CleanupReport) -> dict[str, Any]:
     """Return what a cleanup removed, or would remove."""
     return {**vars(report), "total": report.total}
+
+
+def token(found: StoredToken) -> dict[str, Any]:
+    """Return a token of the server, without what is kept of its secret."""
+    return {
+        "id": found.id,
+        "name": found.name,
+        "role": found.role,
+        "dags": found.dags,
+        "assets": found.assets,
+        "created_at": instant(to_datetime(found.created_at)),
+        "expires_at": instant(optional_datetime(found.expires_at)),
+        "revoked_at": instant(optional_datetime(found.revoked_at)),
+        "used_at": instant(optional_datetime(found.used_at)),
+    }
 
 
 def change(notice: ChangeNotice) -> dict[str, Any]:

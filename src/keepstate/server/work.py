@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+log = logging.getLogger("keepstate.server")
 
 _READERS = 8
 _WRITERS = 16
@@ -37,6 +41,19 @@ class Work:
     async def write(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what ``call`` returns once its change is committed."""
         return await self._run(self._writers, call, *args, **kwargs)
+
+    def write_later(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Have ``call`` made when the writers get to it: nobody waits for it, and its trouble is logged."""
+
+        def quietly() -> None:
+            try:
+                call(*args, **kwargs)
+            except Exception as exc:  # noqa: BLE001 - whatever it is, there is nobody to raise it to
+                log.warning("a note could not be written: %s", exc)
+
+        with suppress(RuntimeError):
+            # at the end nothing more is taken
+            self._writers.submit(quietly)
 
     async def _run(
         self, pool: ThreadPoolExecutor, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs

@@ -48,6 +48,7 @@ from keepstate.backends.sql.scopes import (
     open_scope,
 )
 from keepstate.backends.sql.sessions import find_repeated, note
+from keepstate.backends.sql.tokens import TokenRows
 from keepstate.errors import BackendError, KeepstateError
 from keepstate.scope import (
     AssetInfo,
@@ -437,6 +438,10 @@ class SqlBackend:
         sweep = partial(purge.sweep_sessions, now=now, limit=batch_size, own=own)
         while (report := sweep(self._query, self._write)) is not None:
             yield report
+
+    def tokens(self) -> TokenRows:
+        """Return the table of the server's tokens."""
+        return TokenRows(self._query, self._write)
 
     def check_writable(self) -> None:
         """See `Backend.check_writable`."""

@@ -1,0 +1,78 @@
+"""The rows of the server's tokens. What a token is, and who may do what with it, the server knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from keepstate.backends.base import StoredToken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keepstate.backends.sql.database import Params, Row, Transaction
+
+_COLUMNS = (
+    "id, kind, name, digest, role, dags, assets, parent_id, created_at, expires_at, revoked_at, used_at"
+)
+
+_ADD = f"""
+INSERT INTO keepstate_token ({_COLUMNS})
+VALUES (:id, :kind, :name, :digest, :role, :dags, :assets, :parent_id, :created_at, :expires_at, NULL, NULL)
+"""
+_FIND = f"SELECT {_COLUMNS} FROM keepstate_token WHERE id = :id"
+_LIST = f"SELECT {_COLUMNS} FROM keepstate_token WHERE kind = 'token' ORDER BY created_at, id"
+# What was made from a token (a browser's session) ends with it.
+_REVOKE = """
+UPDATE keepstate_token SET revoked_at = :now
+WHERE (id = :id OR parent_id = :id) AND revoked_at IS NULL
+"""
+_SPEND = """
+UPDATE keepstate_token SET revoked_at = :now
+WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+"""
+_TOUCH = "UPDATE keepstate_token SET used_at = :now WHERE id = :id"
+_SWEEP = "DELETE FROM keepstate_token WHERE expires_at <= :before OR revoked_at <= :before"
+
+
+class TokenRows:
+    """The token table of one store. Each call is one transaction."""
+
+    def __init__(
+        self,
+        query: Callable[[str, Params], list[Row]],
+        write: Callable[[Callable[[Transaction], int]], int],
+    ) -> None:
+        self._query = query
+        self._write = write
+
+    def add(self, token: StoredToken) -> None:
+        """Keep a new token."""
+        self._changed(_ADD, {name: getattr(token, name) for name in StoredToken.__dataclass_fields__})
+
+    def find(self, token_id: str) -> StoredToken | None:
+        """Return a token by its id, whatever became of it."""
+        rows = self._query(_FIND, {"id": token_id})
+        return StoredToken(*rows[0]) if rows else None
+
+    def all(self) -> list[StoredToken]:
+        """Return all tokens that people made, oldest first."""
+        return [StoredToken(*row) for row in self._query(_LIST, {})]
+
+    def revoke(self, token_id: str, *, now: int) -> None:
+        """End a token, and what was made from it."""
+        self._changed(_REVOKE, {"id": token_id, "now": now})
+
+    def spend(self, token_id: str, *, now: int) -> bool:
+        """End a token that serves once; return whether it still could."""
+        return self._changed(_SPEND, {"id": token_id, "now": now}) == 1
+
+    def touch(self, token_id: str, *, now: int) -> None:
+        """Note that a token was used."""
+        self._changed(_TOUCH, {"id": token_id, "now": now})
+
+    def sweep(self, *, before: int) -> int:
+        """Erase what ended at or before ``before``; return how many."""
+        return self._changed(_SWEEP, {"before": before})
+
+    def _changed(self, statement: str, params: dict[str, object]) -> int:
+        return self._write(lambda tx: tx.run(statement, params))

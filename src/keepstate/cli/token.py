@@ -1,0 +1,179 @@
+"""`keepstate token`: who may use the server, and for what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from keepstate.cli import options, output
+from keepstate.cli.declared import Argument, Group, Option
+from keepstate.cli.exit_codes import Stop
+from keepstate.cli.stores import opened
+from keepstate.clock import optional_datetime, to_datetime
+from keepstate.errors import InvalidInputError
+from keepstate.settings import Settings
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from keepstate.backends.base import StoredToken
+    from keepstate.server.roles import Role
+    from keepstate.server.tokens import Tokens
+    from keepstate.store import StateStore
+
+
+def token() -> None:
+    """Make, list and revoke the tokens of `keepstate serve`.
+
+    They are kept, hashed, in the store that is served; so run this where KEEPSTATE_URL names that store, not the server.
+
+    Examples:
+      keepstate token create nightly --role worker --dags 'etl_*' --expires 90d
+      keepstate token list
+      keepstate token revoke nightly
+    """
+
+
+def create(
+    name: Annotated[str, Argument("NAME", help="What the token is called in lists and logs.")],
+    role: Annotated[str, Option("--role", metavar="ROLE", help="viewer, worker, editor or admin.")],
+    dags: Annotated[
+        str | None,
+        Option("--dags", metavar="PATTERN", help="Only dags like 'etl_*': * is any characters, ? is one."),
+    ] = None,
+    assets: Annotated[
+        str | None,
+        Option(
+            "--assets",
+            metavar="PATTERN",
+            help="Only assets whose name or uri is like this. With --dags and without this: none.",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        Option("--expires", metavar="TIME", help="How long it lasts, like 90d.", default="for ever"),
+    ] = None,
+    url: options.Url = None,
+) -> None:
+    """Make a token, and print it: this once, as nobody can read it again.
+
+    A viewer reads. A worker also writes, and holds attempts: it is for KEEPSTATE_TOKEN where tasks run. An editor also
+    corrects and deletes. An admin does everything.
+
+    Examples:
+      keepstate token create grafana --role viewer
+      export KEEPSTATE_TOKEN=$(keepstate token create etl --role worker --dags 'etl_*' --expires 90d)
+    """
+    from keepstate.cli import times
+    from keepstate.clock import SECOND
+
+    settings = Settings.load()
+    lasts = None
+    if expires is not None:
+        lasts = int(
+            times.duration(expires, "--expires", longer_than_zero=True, longest=times.WAIT).total_seconds()
+            * SECOND
+        )
+    chosen = _role(role)
+    with opened(url, settings) as store:
+        output.put(_tokens(store).create(name, chosen, dags=dags, assets=assets, lasts=lasts))
+
+
+def list_tokens(
+    everything: Annotated[
+        bool, Option("--all", help="Also those that have expired or were revoked.")
+    ] = False,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+) -> None:
+    """List the tokens that are valid now, oldest first.
+
+    No secret is shown: none is stored.
+
+    Examples:
+      keepstate token list
+      keepstate token list --all --json
+    """
+    from keepstate.cli import shapes, tables, times
+
+    settings = Settings.load()
+    with opened(url, settings) as store:
+        tokens = _tokens(store)
+        found = tokens.all() if everything else tokens.living()
+        now = to_datetime(store.clock())
+    if as_json:
+        output.put_json([shapes.token(one) for one in found])
+    elif not found:
+        output.say(
+            "there are no tokens yet; `keepstate token create` makes one, and so does the first `keepstate serve`"
+        )
+    else:
+        tables.draw(
+            (
+                tables.Column("NAME"),
+                tables.Column("ROLE"),
+                tables.Column("DAGS"),
+                tables.Column("ASSETS", rank=2),
+                tables.Column("EXPIRES"),
+                tables.Column("USED", rank=1),
+            ),
+            [
+                (
+                    one.name,
+                    one.role,
+                    "all" if one.dags is None else one.dags,
+                    "all" if one.assets is None else one.assets or "none",
+                    _ends(one, now),
+                    "never" if one.used_at is None else times.ago(to_datetime(one.used_at), now),
+                )
+                for one in found
+            ],
+        )
+
+
+def revoke(
+    name: Annotated[str, Argument("NAME", help="The token's name, or its id.")],
+    url: options.Url = None,
+) -> None:
+    """End a token, and the logins made with it.
+
+    A running server goes by that within a second.
+
+    Examples:
+      keepstate token revoke nightly
+    """
+    settings = Settings.load()
+    with opened(url, settings) as store:
+        tokens = _tokens(store)
+        found = [one for one in tokens.living() if name in {one.name, one.id}]
+        for one in found:
+            tokens.revoke(one.id)
+    if not found:
+        raise Stop(f"there is no valid token {name!r}; `keepstate token list --all` shows all")
+
+
+def _role(text: str) -> Role:
+    from keepstate.server.roles import Role
+
+    try:
+        return Role(text)
+    except ValueError:
+        raise InvalidInputError(f"--role is {', '.join(role.value for role in Role)}, not {text!r}") from None
+
+
+def _tokens(store: StateStore) -> Tokens:
+    from keepstate.connect import tokens_of
+    from keepstate.server.tokens import Tokens
+
+    return Tokens(tokens_of(store), store.clock)
+
+
+def _ends(one: StoredToken, now: datetime) -> str:
+    from keepstate.cli import times
+
+    if one.revoked_at is not None:
+        return "revoked"
+    expires_at = optional_datetime(one.expires_at)
+    return "expired" if expires_at is not None and expires_at <= now else times.ahead(expires_at, now)
+
+
+token_ = Group(token, {"create": create, "list": list_tokens, "revoke": revoke}, callable_alone=False)

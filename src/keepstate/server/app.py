@@ -1,0 +1,111 @@
+"""The server as an ASGI application: what is answered at which path, and what stands around all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.responses import Response
+
+from keepstate.connect import tokens_of
+from keepstate.server import answers, health, login, rest, worker
+from keepstate.server.auth import caller_of
+from keepstate.server.cleaning import clean_again_and_again
+from keepstate.server.headers import SecurityHeaders
+from keepstate.server.limits import BodyLimits
+from keepstate.server.metrics import CountingBackend, Metrics
+from keepstate.server.observing import Observing
+from keepstate.server.roles import Right
+from keepstate.server.routes import Route
+from keepstate.server.service import Service, service_of
+from keepstate.server.tokens import Tokens
+from keepstate.server.work import Work
+from keepstate.store import StateStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+
+# JSON may write each byte of a value in six characters; the rest is for what stands around it.
+_JSON_GROWTH = 6
+_AROUND = 65_536
+_LARGEST_VALUE = 16 * 1024 * 1024
+
+
+def create_service(store: StateStore) -> Service:
+    """Make what the server stands on, over an open SQL store. Raises ``UnsupportedError`` for a store of another kind."""
+    tokens = Tokens(tokens_of(store), store.clock)
+    metrics = Metrics()
+    one_writer = store.backend.address.startswith("sqlite:")
+    counted = StateStore(CountingBackend(store.backend, metrics), settings=store.settings, clock=store.clock)
+    return Service(counted, Work(one_writer=one_writer), tokens, metrics)
+
+
+def create_app(service: Service, *, cleanup_interval: float = 0) -> FastAPI:
+    """Make the application. ``cleanup_interval`` is in seconds; 0 leaves cleaning up to others.
+
+    When it shuts down, it finishes what has begun. The store stays open: it is the caller's.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.health = health.Health(service)
+        cleaning = (
+            asyncio.create_task(clean_again_and_again(service, cleanup_interval))
+            if cleanup_interval
+            else None
+        )
+        try:
+            yield
+        finally:
+            if cleaning is not None:
+                cleaning.cancel()
+                with suppress(asyncio.CancelledError):
+                    await cleaning
+            await asyncio.to_thread(service.work.close)
+
+    largest = service.store.settings.max_value_storage_bytes or _LARGEST_VALUE
+    app = FastAPI(
+        title="keepstate",
+        version=version("keepstate"),
+        description="State of tasks and assets that outlives the attempt. The paths below `/api/v2` have Airflow's shapes.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        middleware=[
+            Middleware(Observing, metrics=service.metrics, clock=service.store.clock),
+            Middleware(SecurityHeaders),
+            Middleware(
+                BodyLimits,
+                bounds={worker.PATH: worker.LARGEST_BODY, "": largest * _JSON_GROWTH + _AROUND},
+            ),
+        ],
+    )
+    app.state.service = service
+    answers.install(app)
+    rest.describe(app)
+    for router in rest.routers():
+        app.include_router(router)
+    app.router.routes += [
+        *worker.routes,
+        *health.routes,
+        *login.routes,
+        Route("/metrics", _metrics),
+    ]
+    return app
+
+
+async def _metrics(request: Request) -> Response:
+    """Answer with the figures, to whoever may read everything: they tell of all dags together."""
+    caller = await caller_of(request)
+    caller.require(Right.READ)
+    if caller.limited:
+        raise HTTPException(403, "the figures tell of all dags and assets, and this token is for some only")
+    return Response(service_of(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,116 @@
+"""What a client may make the server wait for and hold: ASGI middleware around everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+PIECE_SECONDS = 10.0
+"""The longest pause between two pieces of a body."""
+BODY_SECONDS = 60.0
+"""The longest time for a body as a whole: a piece now and then must not hold a place for ever."""
+
+
+class TooLargeError(Exception):
+    """The body is larger than this path takes."""
+
+
+class TooSlowError(Exception):
+    """The body did not come in time."""
+
+
+class BodyLimits:
+    """Refuses bodies that are too large (413) or come too slowly (408), before anything is done with them.
+
+    ``bounds`` are bytes by the beginning of the path, the longest that fits counting; ``""`` is all other paths.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        bounds: Mapping[str, int],
+        *,
+        piece_seconds: float = PIECE_SECONDS,
+        body_seconds: float = BODY_SECONDS,
+    ) -> None:
+        self._app = app
+        self._bounds = sorted(bounds.items(), key=lambda pair: -len(pair[0]))
+        self._piece_seconds = piece_seconds
+        self._body_seconds = body_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        bound = next(bound for start, bound in self._bounds if scope["path"].startswith(start))
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if not declared.isdigit() or int(declared) > bound:
+            await _refuse(send, 413, f"a body here may have up to {bound} bytes")
+            return
+        body = _Body(receive, bound, self._piece_seconds, self._body_seconds)
+        started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, body.receive, watched)
+        except (TooLargeError, TooSlowError) as exc:
+            if started:
+                raise
+            large = isinstance(exc, TooLargeError)
+            await _refuse(send, 413 if large else 408, str(exc))
+
+
+class _Body:
+    """Hands a body on, piece by piece, while it keeps within its limits."""
+
+    def __init__(self, receive: Receive, bound: int, piece_seconds: float, body_seconds: float) -> None:
+        self._receive = receive
+        self._bound = bound
+        self._piece_seconds = piece_seconds
+        self._body_seconds = body_seconds
+        self._deadline: float | None = None
+        self._size = 0
+        self._done = False
+
+    async def receive(self) -> Message:
+        if self._done:
+            # what comes now is the end of the connection, which may take its time
+            return await self._receive()
+        loop = asyncio.get_running_loop()
+        self._deadline = self._deadline or loop.time() + self._body_seconds
+        wait = min(self._piece_seconds, self._deadline - loop.time())
+        try:
+            message = await asyncio.wait_for(self._receive(), wait)
+        except (TimeoutError, asyncio.TimeoutError):
+            raise TooSlowError("the body did not come in time") from None
+        if message["type"] == "http.request":
+            self._size += len(message.get("body", b""))
+            self._done = not message.get("more_body", False)
+            if self._size > self._bound:
+                raise TooLargeError(f"a body here may have up to {self._bound} bytes")
+        else:
+            self._done = True
+        return message
+
+
+async def _refuse(send: Send, status: int, detail: str) -> None:
+    body = json.dumps({"detail": detail}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        # what is left of the body is not read
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,124 @@
+"""Logging a browser in and out: with a token typed into a form, or with a link that serves once."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from keepstate.clock import SECOND
+from keepstate.server.auth import COOKIE, failed, refuse_other_sites
+from keepstate.server.routes import Route
+from keepstate.server.service import service_of
+from keepstate.server.tokens import SESSION_LASTS
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from keepstate.server.roles import Caller
+
+_MOST = 4096
+# Back to a page of ours, and never to another host: no second slash or backslash that a browser takes for one.
+_OWN_PATH = re.compile(r"/(?![/\\])[^\x00-\x1f\\]*")
+
+_FORM = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Log in · keepstate</title></head>
+<body>
+<main>
+<h1>keepstate</h1>
+{trouble}
+<form method="post" action="login">
+<input type="hidden" name="next" value="{next}">
+<p><label>Token <input type="password" name="token" autocomplete="current-password" autofocus required></label></p>
+<p><button>Log in</button></p>
+</form>
+<p>A token comes from <code>keepstate token create NAME --role editor</code>; the first one is in the file
+<code>admin-token</code> in the server's <code>KEEPSTATE_HOME</code>.</p>
+</main>
+</body>
+</html>
+"""
+
+
+async def show(request: Request) -> Response:
+    """Show the form; with a ``code`` from a login link, log in at once."""
+    code = request.query_params.get("code")
+    target = _target(request.query_params.get("next", ""))
+    if code is None:
+        return _form("", target)
+    service = service_of(request)
+    caller = await service.work.write(service.tokens.spend_login, code)
+    if caller is None:
+        failed(request)
+        return _form("This link has served, or is older than ten minutes.", target, 401)
+    return await _logged_in(request, caller, target)
+
+
+async def log_in(request: Request) -> Response:
+    """Take a token from the form, and give the browser a session for it."""
+    refuse_other_sites(request)
+    if service_of(request).failures.wait(request.client.host if request.client else ""):
+        failed(request)
+    body = await request.body()
+    if len(body) > _MOST:
+        raise HTTPException(413, "that is no login form")
+    fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=10)
+    target = _target(fields.get("next", [""])[0])
+    service = service_of(request)
+    caller = await service.work.read(service.tokens.check, fields.get("token", [""])[0].strip())
+    if caller is None:
+        failed(request)
+        return _form("This token is not known, or no longer.", target, 401)
+    return await _logged_in(request, caller, target)
+
+
+async def log_out(request: Request) -> Response:
+    """End the browser's session."""
+    refuse_other_sites(request)
+    service = service_of(request)
+    caller = await service.work.read(service.tokens.check, request.cookies.get(COOKIE, ""), "session")
+    if caller is not None:
+        await service.work.write(service.tokens.revoke, caller.token_id)
+    answer = RedirectResponse("login", 303)
+    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    return answer
+
+
+async def _logged_in(request: Request, caller: Caller, target: str) -> Response:
+    service = service_of(request)
+    session = await service.work.write(service.tokens.open_session, caller)
+    answer = RedirectResponse(target, 303)
+    answer.set_cookie(
+        COOKIE,
+        session,
+        max_age=SESSION_LASTS // SECOND,
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+def _form(trouble: str, target: str, status: int = 200) -> Response:
+    from html import escape
+
+    shown = f'<p role="alert">{escape(trouble)}</p>' if trouble else ""
+    return HTMLResponse(_FORM.format(trouble=shown, next=escape(target)), status)
+
+
+def _target(text: str) -> str:
+    return text if _OWN_PATH.fullmatch(text) else "/"
+
+
+routes = [
+    Route("/login", show, methods=["GET"]),
+    Route("/login", log_in, methods=["POST"]),
+    Route("/logout", log_out, methods=["POST"]),
+]

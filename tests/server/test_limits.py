@@ -1,0 +1,203 @@
+"""Clients that send too much, too slowly, or nothing that makes sense."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, StreamingResponse
+
+from keepstate.server.limits import BodyLimits
+from keepstate.server.protocol import CarefulProtocol
+from tests.support.served import running
+
+if TYPE_CHECKING:
+    import httpx
+
+    from tests.support.served import Served
+
+
+def connected(url: str) -> closing[socket.socket]:
+    """Connect without any library that means well."""
+    place = urlsplit(url)
+    found = socket.create_connection((place.hostname, place.port), timeout=20)
+    return closing(found)
+
+
+def everything(connection: socket.socket) -> bytes:
+    """Read until the server ends the connection."""
+    found = b""
+    try:
+        while piece := connection.recv(65_536):
+            found += piece
+    except ConnectionResetError:
+        pass
+    return found
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Answer with how long the body is."""
+    if scope["type"] == "lifespan":
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    body = await Request(scope, receive).body()
+    await PlainTextResponse(str(len(body)))(scope, receive, send)
+
+
+def limited(**seconds: float) -> BodyLimits:
+    """Return `echo`, behind limits of 10 bytes, and 100 below `/large/`."""
+    return BodyLimits(echo, {"/large/": 100, "": 10}, **seconds)
+
+
+@pytest.mark.parametrize(("path", "bound"), [("/", 10), ("/large/x", 100), ("/larg", 10)])
+def test_a_body_has_a_bound_by_path(path: str, bound: int) -> None:
+    """One that is declared too large is refused unread, and one without a length while it comes."""
+    with running(limited()) as url, connected(url) as connection:
+        connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {bound}\r\n\r\n".encode())
+        connection.sendall(b"x" * bound)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {bound + 1}\r\n\r\n".encode())
+        answer = everything(connection)
+        assert answer.startswith(b"HTTP/1.1 413")
+        assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {
+            "detail": f"a body here may have up to {bound} bytes"
+        }
+        with connected(url) as other:
+            other.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+            other.sendall(b"%x\r\n%s\r\n" % (bound, b"x" * bound) + b"1\r\nx\r\n")
+            assert everything(other).startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_that_does_not_come_is_given_up() -> None:
+    """A connection that was opened to block others blocks nobody for long."""
+    with running(limited(piece_seconds=0.2)) as url, connected(url) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nxx")
+        answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"the body did not come in time" in answer
+
+
+def test_a_body_that_drips_is_given_up() -> None:
+    """A byte now and then does not keep it."""
+    with running(limited(piece_seconds=5, body_seconds=0.5)) as url, connected(url) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
+        connection.settimeout(0.05)
+        answer, began = b"", time.monotonic()
+        while not answer and time.monotonic() - began < 10:
+            try:
+                # the server waits for ten bytes, and gets nine at most
+                if time.monotonic() - began < 0.4:
+                    connection.sendall(b"x")
+                answer = connection.recv(1000)
+            except TimeoutError:
+                continue
+        assert answer.startswith(b"HTTP/1.1 408")
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that waits less long than usual."""
+    monkeypatch.setattr(CarefulProtocol, "head_seconds", 0.3)
+    monkeypatch.setattr(CarefulProtocol, "stalled_seconds", 0.3)
+
+
+@pytest.mark.parametrize("head", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+def test_headers_that_do_not_come_are_given_up(hasty: None, head: bytes) -> None:
+    """Nor does a connection wait for ever for its first request."""
+    with running(echo) as url, connected(url) as connection:
+        connection.sendall(head)
+        assert everything(connection) == b""
+
+
+def test_a_second_request_has_to_end_too(hasty: None) -> None:
+    """On a connection that was used well before."""
+    with running(echo) as url, connected(url) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"GET / HT")
+        assert everything(connection) == b""
+
+
+def test_a_kept_connection_may_rest(hasty: None) -> None:
+    """Between two requests the limits of a request don't count."""
+    with running(echo) as url, connected(url) as connection:
+        for _ in range(2):
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+            connection.settimeout(0.6)
+            with pytest.raises(TimeoutError):
+                connection.recv(1)
+            connection.settimeout(20)
+
+
+def test_headers_have_a_size() -> None:
+    """Endless ones end."""
+    with running(echo) as url, connected(url) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        try:
+            for _ in range(200):
+                connection.sendall(b"X-More: " + b"x" * 1000 + b"\r\n")
+        except OSError:
+            pass
+        assert everything(connection).startswith((b"HTTP/1.1 400", b""))
+        with connected(url) as other:
+            other.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert other.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_an_answer_that_nobody_reads_is_given_up(hasty: None) -> None:
+    """The connection is cut, so it holds neither memory nor a place."""
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await echo(scope, receive, send)
+            return
+
+        async def pieces() -> Any:
+            while True:
+                yield b"x" * 65_536
+                await asyncio.sleep(0)
+
+        await StreamingResponse(pieces())(scope, receive, send)
+
+    with running(endless) as url, connected(url) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        # reading nothing for longer than is allowed, then whatever was on its way; the answer had no end, this has
+        time.sleep(1)
+        everything(connection)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x00\x01\x02\x03\r\n\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /%ff%fe%00 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://[::1 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\xfe\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nCookie: keepstate_session=\xff\xfe; a=b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999999999999999\r\n\r\n",
+        b"GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nHost: x\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_is_refused(served: Served, http: httpx.Client, raw: bytes) -> None:
+    """With a status below 500, or by ending the connection; and the server goes on."""
+    with connected(served.url) as connection:
+        connection.sendall(raw)
+        connection.shutdown(socket.SHUT_WR)
+        answer = everything(connection)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), answer[:200]
+    assert http.get("/health/live").status_code == 200

@@ -1,0 +1,215 @@
+"""Logging a browser in and out, and who may have it change something."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from keepstate.server.auth import COOKIE
+from keepstate.server.failures import ALLOWED, WITHIN, Failures
+
+if TYPE_CHECKING:
+    import httpx
+
+    from keepstate.testing import ManualClock
+    from tests.support.served import Served
+
+OURS = {"Sec-Fetch-Site": "same-origin"}
+
+
+def log_in(http: httpx.Client, token: str, **fields: str) -> httpx.Response:
+    """Send the form, as a browser does."""
+    return http.post("/login", data={"token": token, **fields}, headers=OURS)
+
+
+def test_a_token_logs_in(served: Served, http: httpx.Client) -> None:
+    """The session's cookie is out of reach of scripts and of other sites, and is not the token."""
+    token = served.token("editor")
+    answer = log_in(http, token)
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/"
+    cookie = answer.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie
+    assert token not in cookie
+    assert http.get("/metrics").status_code == 200
+
+
+def test_a_login_through_tls_is_for_tls_only(served: Served, http: httpx.Client) -> None:
+    """A proxy on this machine says that the browser came by https."""
+    answer = http.post(
+        "/login", data={"token": served.token()}, headers={**OURS, "X-Forwarded-Proto": "https"}
+    )
+    assert "Secure" in answer.headers["set-cookie"].split("; ")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "target"),
+    [
+        ("/dags/etl?page=2", "/dags/etl?page=2"),
+        ("//evil.example/", "/"),
+        ("/\\evil.example", "/"),
+        ("https://evil.example/", "/"),
+        ("/a\r\nSet-Cookie: x=y", "/"),
+        ("javascript:alert(1)", "/"),
+        ("", "/"),
+    ],
+)
+def test_a_login_leads_back_to_a_page_of_ours(
+    served: Served, http: httpx.Client, wanted: str, target: str
+) -> None:
+    """And never to another host."""
+    assert log_in(http, served.token(), next=wanted).headers["location"] == target
+
+
+def test_the_form_shows_no_markup_of_others(http: httpx.Client) -> None:
+    """What comes in an address is text."""
+    shown = http.get("/login", params={"next": '/"><script>alert(1)</script>'})
+    assert shown.status_code == 200
+    assert "<script" not in shown.text
+
+
+def test_a_wrong_token_does_not_log_in(http: httpx.Client) -> None:
+    """And is not shown again."""
+    answer = log_in(http, "kst_wrong")
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
+    assert "kst_wrong" not in answer.text
+    assert "This token is not known, or no longer." in answer.text
+
+
+def test_a_link_logs_in_once(served: Served, http: httpx.Client) -> None:
+    """Whoever finds it afterwards, in a log or a history, finds nothing."""
+    served.token("admin")
+    (admin,) = served.service.tokens.living()
+    link = f"/login?code={served.service.tokens.make_login(admin)}"
+    answer = http.get(link)
+    assert answer.status_code == 303
+    assert http.get("/metrics").status_code == 200
+    http.cookies.clear()
+    again = http.get(link)
+    assert again.status_code == 401
+    assert "This link has served, or is older than ten minutes." in again.text
+    assert "set-cookie" not in again.headers
+
+
+def test_logging_out_ends_the_session(served: Served, http: httpx.Client) -> None:
+    """For whoever has kept the cookie as well."""
+    log_in(http, served.token())
+    kept = http.cookies[COOKIE]
+    answer = http.post("/logout", headers=OURS)
+    assert answer.status_code == 303
+    assert COOKIE not in http.cookies
+    assert http.get("/metrics", headers={"Cookie": f"{COOKIE}={kept}"}).status_code == 401
+    assert http.post("/logout", headers=OURS).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": ""},
+    ],
+)
+def test_other_sites_can_not_have_a_browser_change_anything(
+    served: Served, http: httpx.Client, headers: dict[str, str]
+) -> None:
+    """Neither log it in (as somebody else) nor out."""
+    assert http.post("/login", data={"token": served.token()}, headers=headers).status_code == 403
+    log_in(http, served.token())
+    assert http.post("/logout", headers=headers).status_code == 403
+    assert http.get("/metrics").status_code == 200
+
+
+def test_an_older_browser_names_its_origin(served: Served, http: httpx.Client) -> None:
+    """Without `Sec-Fetch-Site`, the same host in `Origin` is us."""
+    answer = http.post("/login", data={"token": served.token()}, headers={"Origin": served.url})
+    assert answer.status_code == 303
+
+
+def test_a_session_is_no_bearer_token(served: Served, http: httpx.Client) -> None:
+    """Nor is a token a cookie: each is known by what carried it."""
+    token = served.token()
+    log_in(http, token)
+    session = http.cookies[COOKIE]
+    http.cookies.clear()
+    assert http.get("/metrics", headers={"Authorization": f"Bearer {session}"}).status_code == 401
+    assert http.get("/metrics", headers={"Cookie": f"{COOKIE}={token}"}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Basic YWRtaW46YWRtaW4=", "Token abc", "Bearer kst_x", "Bearer \xff"]
+)
+def test_who_is_not_known_is_told_how_to_be(http: httpx.Client, header: str) -> None:
+    """401, with the scheme to use."""
+    answer = http.get("/metrics", headers=[(b"Authorization", header.encode("latin-1"))])
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == 'Bearer realm="keepstate"'
+    assert http.get("/metrics").status_code == 401
+
+
+def test_expired_revoked_and_mistyped_look_alike(
+    served: Served, http: httpx.Client, clock: ManualClock
+) -> None:
+    """Nobody learns that a token was once good."""
+    expired = served.headers("admin", lasts=1)
+    revoked = served.headers("admin")
+    served.service.tokens.revoke(served.service.tokens.living()[-1].id)
+    clock.advance(timedelta(seconds=1))
+    answers = [
+        http.get("/metrics", headers=headers)
+        for headers in (expired, revoked, {"Authorization": "Bearer kst_0"})
+    ]
+    assert [answer.status_code for answer in answers] == [401, 401, 401]
+    assert len({answer.text for answer in answers}) == 1
+    different = {"date"}
+    assert len({str({k: v for k, v in a.headers.items() if k not in different}) for a in answers}) == 1
+
+
+def test_guessing_is_slowed_down(served: Served, http: httpx.Client) -> None:
+    """After ten wrong tokens an address waits; right ones go on working from there."""
+    good = served.headers("admin")
+    for _ in range(ALLOWED):
+        assert http.get("/metrics", headers={"Authorization": "Bearer kst_0"}).status_code == 401
+    answer = http.get("/metrics", headers={"Authorization": "Bearer kst_0"})
+    assert answer.status_code == 429
+    assert 0 < int(answer.headers["retry-after"]) <= WITHIN
+    assert log_in(http, "kst_0").status_code == 429
+    assert http.get("/login?code=ksl_0").status_code == 429
+    assert log_in(http, served.token()).status_code == 429
+    assert http.get("/metrics", headers=good).status_code == 200
+
+
+def test_failures_are_counted_by_address_and_time() -> None:
+    """In a window that slides."""
+    now = 0.0
+    failures = Failures(lambda: now)
+    for second in range(ALLOWED):
+        now = float(second)
+        assert failures.note("a") == 0
+    now = 10.0
+    assert failures.note("a") == 50
+    assert failures.wait("b") == 0
+    assert failures.note("b") == 0
+    now = 59.5
+    assert failures.wait("a") == 1
+    now = 60.0
+    assert failures.wait("a") == 0
+    # the second oldest is now the one that counts
+    assert failures.note("a") == 1
+
+
+def test_failures_forget_the_longest_unheard_of() -> None:
+    """However many addresses there are, they take a bounded room."""
+    failures = Failures(lambda: 0.0)
+    for number in range(10_050):
+        failures.note(str(number))
+    assert len(failures._seen) == 10_000
+    assert failures.note("10049") == 0

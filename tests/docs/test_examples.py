@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from keepstate import StateStore
+from keepstate.connect import connect
+from keepstate.settings import Settings
 from tests.docs.pages import (
     DOCS,
     PAGES,
@@ -22,6 +24,7 @@ from tests.docs.pages import (
     target_named,
 )
 from tests.docs.yarn import running_cluster
+from tests.support.served import serving_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +86,25 @@ def yarn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, st
         yield {"http://yarn.example.com:8088": url}
 
 
-_NEEDS = {"db.example.com": "postgresql", "AIRFLOW_CONN_SSH_DEFAULT": "ssh_host", "yarn.example.com": "yarn"}
+@pytest.fixture
+def server(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """The keepstate server of the pages, and the token that they have for it."""
+    with (
+        connect(f"sqlite:///{tmp_path / 'served.db'}", settings=Settings()) as store,
+        serving_store(store) as served,
+    ):
+        token = served.token("admin")
+        # code on a page runs in this process
+        monkeypatch.setenv("KEEPSTATE_TOKEN", token)
+        yield {"https://state.example.com": served.url, "kst_0123456789abcdef_and-so-on": token}
+
+
+_NEEDS = {
+    "db.example.com": "postgresql",
+    "AIRFLOW_CONN_SSH_DEFAULT": "ssh_host",
+    "yarn.example.com": "yarn",
+    "kst_0123456789abcdef_and-so-on": "server",
+}
 
 
 @pytest.fixture

@@ -181,7 +181,7 @@ def test_postgres_may_be_called_by_its_short_name(postgres_url: str) -> None:
         ("sqlite:///:memory:", "memory: for a store that ends with the process"),
         ("sqlite:///?mode=ro", "names no file"),
         ("memory://x", "memory:"),
-        ("http://localhost:8484", "no http:// stores yet"),
+        ("http://u:secret@localhost:8484", "it asks for KEEPSTATE_TOKEN"),
         ("mysql://u:secret@h/d", "no mysql:// stores yet"),
         ("mysql+pymysql://u:secret@h/d", "stores yet"),
         ("u:secret@h/d", "use sqlite:///FILE"),

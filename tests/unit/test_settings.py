@@ -162,6 +162,13 @@ def test_a_survey_refuses_nothing() -> None:
         ("postgresql:/u:hunter2@h/db", "postgresql:…"),
         ("postgresql:u:hunter2@h", "postgresql:…"),
         ("redis://hunter2@h", "redis:…"),
+        ("https://state.example.com:8484/", "https://state.example.com:8484"),
+        ("http://[::1]:8484", "http://[::1]:8484"),
+        ("https://hunter2@state.example.com", "https:…"),
+        ("https://u:hunter2@state.example.com", "https:…"),
+        ("https://state.example.com/hunter2", "https:…"),
+        ("https://state.example.com?token=hunter2", "https:…"),
+        ("https://state.example.com#hunter2", "https:…"),
         ("u:hunter2@h/db", "u:…"),
         ("//u:hunter2@h/db", "…"),
         ("//hunter2", "…"),
@@ -175,6 +182,22 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
     assert settings.url == url
     assert "hunter2" not in repr(settings)
     assert "hunter2" not in str(survey({"KEEPSTATE_URL": url, "KEEPSTATE_TOKEN": "hunter2"}))
+
+
+@pytest.mark.parametrize("text", ["kst_1_hunter2", "hunter2 hunter2", "hunter2\n", "hünter2", "hunter2\x7f"])
+def test_a_token_is_never_shown(text: str) -> None:
+    """Neither where it is used nor where it is refused for what no header can hold."""
+    shown = [str(survey({"KEEPSTATE_TOKEN": text}))]
+    if text == "kst_1_hunter2":
+        settings = Settings.load({"KEEPSTATE_TOKEN": text})
+        assert settings.token == text
+        shown.append(repr(settings))
+    else:
+        with pytest.raises(ConfigurationError, match="KEEPSTATE_TOKEN") as caught:
+            Settings.load({"KEEPSTATE_TOKEN": text})
+        shown += [str(caught.value), str(vars(caught.value))]
+    assert "***" in shown[0]
+    assert not [line for line in shown if "hunter2" in line or "hünter2" in line]
 
 
 def test_settings_do_not_change() -> None:

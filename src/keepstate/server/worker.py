@@ -1,0 +1,244 @@
+"""The worker API: every verb of the protocol is one POST, answered after the commit.
+
+It runs beside everything else that FastAPI serves, and without pydantic: a task's every ``set`` and ``get`` comes through
+here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from keepstate.errors import (
+    AccessDeniedError,
+    BackendError,
+    BackendUnavailableError,
+    InvalidInputError,
+    KeepstateError,
+    UnsupportedError,
+    ValueTooLargeError,
+)
+from keepstate.server import answers
+from keepstate.server.admission import VERBS_ADMITTED, Gate
+from keepstate.server.auth import caller_of
+from keepstate.server.narrowed import LISTS, listed
+from keepstate.server.roles import ForbiddenError
+from keepstate.server.routes import Route
+from keepstate.server.service import service_of
+from keepstate.wire import PROTOCOL, decode_request, encode_answer, encode_error
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from keepstate.server.roles import Caller
+    from keepstate.server.service import Service
+    from keepstate.store import StateStore
+
+log = logging.getLogger("keepstate.server")
+
+PATH = "/api/keepstate/"
+"""Where the paths of this API begin."""
+
+LARGEST_BODY = 64 * 1024 * 1024
+"""Bytes of a request's JSON, unpacked: a value of 16 MiB however it is escaped, or several."""
+
+# making sense of this much takes longer than switching threads
+_LARGE = 128 * 1024
+_WORTH_COMPRESSING = 16 * 1024
+_GZIP = 16 + zlib.MAX_WBITS
+
+_CHANGES = frozenset(
+    {"apply", "clear", "begin", "beat", "end", "delete_run", "delete_asset", "purge", "check_writable"}
+)
+
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
+
+
+class _RequestError(Exception):
+    """What was sent is no request, and the status that says so."""
+
+    def __init__(self, status: int, error: KeepstateError) -> None:
+        super().__init__(str(error))
+        self.status = status
+        self.error = error
+
+
+async def _answer(request: Request) -> Response:
+    service = service_of(request)
+    verb: str = request.path_params["verb"]
+    caller = await caller_of(request)
+    if verb in VERBS_ADMITTED:
+        # each a line of its own among the figures
+        request.scope["keepstate.route"] = f"{PATH}v{PROTOCOL}/{verb}"
+    try:
+        return await _answered(request, service, caller, verb)
+    except _RequestError as exc:
+        return _refused(service, exc.status, exc.error)
+    except ForbiddenError as exc:
+        return _refused(service, 403, AccessDeniedError(str(exc)))
+    except KeepstateError as exc:
+        return _refused(service, _status_of(exc), exc)
+
+
+async def _answered(request: Request, service: Service, caller: Caller, verb: str) -> Response:
+    if verb not in VERBS_ADMITTED:
+        raise _RequestError(
+            404, UnsupportedError(f"this server's keepstate does not know the verb {verb!r:.60}")
+        )
+    # before the body is read
+    caller.require(VERBS_ADMITTED[verb][0])
+    body, packing = await _body(request), request.headers.get("content-encoding")
+    if packing or len(body) > _LARGE:
+        arguments = await service.work.read(_understood, service, verb, body, packing)
+    else:
+        arguments = _understood(service, verb, body, packing)
+    content = await _lane(service, verb, arguments)(_carry_out, service, caller, verb, arguments)
+    if len(content) >= _WORTH_COMPRESSING and "gzip" in request.headers.get("accept-encoding", ""):
+        packed = await service.work.read(gzip.compress, content, 1)
+        return _response(service, 200, packed, {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
+    return _response(service, 200, content, {})
+
+
+async def _body(request: Request) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > LARGEST_BODY:
+            raise _too_large()
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _too_large() -> _RequestError:
+    return _RequestError(
+        413,
+        ValueTooLargeError(
+            f"a request has at most {LARGEST_BODY:,} bytes of JSON; write fewer or smaller values at once",
+            path="value",
+            limit=LARGEST_BODY,
+        ),
+    )
+
+
+def _understood(service: Service, verb: str, body: bytes, packing: str | None) -> dict[str, Any]:
+    """Return the arguments that a body stands for."""
+    try:
+        data = json.loads(_unpacked(body, packing), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as exc:
+        raise _RequestError(400, InvalidInputError(f"the body is no JSON: {exc}")) from None
+    return decode_request(verb, data, now=service.store.clock())
+
+
+def _unpacked(body: bytes, packing: str | None) -> bytes:
+    if packing in {None, "", "identity"}:
+        return body
+    if packing != "gzip":
+        raise _RequestError(415, InvalidInputError("a body is packed by gzip, or not at all"))
+    unpacker = zlib.decompressobj(_GZIP)
+    try:
+        # a few bytes may stand for gigabytes: no more is unpacked than is taken
+        content = unpacker.decompress(body, LARGEST_BODY + 1)
+    except zlib.error as exc:
+        raise _RequestError(400, InvalidInputError(f"the body is not packed by gzip: {exc}")) from None
+    if len(content) > LARGEST_BODY:
+        raise _too_large()
+    if not unpacker.eof or unpacker.unused_data:
+        raise _RequestError(400, InvalidInputError("the body is not packed by gzip as a whole"))
+    return content
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _lane(service: Service, verb: str, arguments: dict[str, Any]) -> Any:
+    fence = arguments.get("fence")
+    registers = verb == "read" and fence is not None and fence.incarnation is None
+    return service.work.write if verb in _CHANGES or registers else service.work.read
+
+
+def _carry_out(service: Service, caller: Caller, verb: str, arguments: dict[str, Any]) -> bytes:
+    """Do what is asked, as far as the caller may; return the answer's JSON. Called on a thread of the store's."""
+    try:
+        answer = _done(service.store, caller, verb, arguments)
+        return _encoder.encode({"answer": encode_answer(verb, answer)}).encode()
+    except (KeepstateError, ForbiddenError):
+        raise
+    except Exception as exc:
+        log.exception("the verb %s failed", verb)
+        raise _RequestError(500, BackendError("the server made a mistake, which its log describes")) from exc
+
+
+def _done(store: StateStore, caller: Caller, verb: str, arguments: dict[str, Any]) -> Any:
+    arguments = VERBS_ADMITTED[verb][1](Gate(store, caller), arguments)
+    if verb in LISTS:
+        return listed(store, caller, verb, arguments)
+    if verb == "purge":
+        # one batch: whoever cleans up asks again until there is no more
+        return next(iter(store.backend.purge(**arguments)), None)
+    answer = getattr(store.backend, verb)(**arguments)
+    if verb == "asset" and answer is not None and not caller.reaches_asset(answer.name, answer.uri):
+        # asked for by its number: as if there were none
+        return None
+    return answer
+
+
+# ------------------------------------------------------------------------------------------------- answers
+
+
+def _status_of(error: KeepstateError) -> int:
+    """Return what an error is to HTTP; its kind in the answer says it exactly."""
+    if isinstance(error, AccessDeniedError):
+        return 403
+    if isinstance(error, ValueTooLargeError):
+        return 413
+    if getattr(error, "last_number", None) is not None:
+        # the client's numbers went astray; nothing is wrong with the store
+        return 409
+    return answers.status_of(error)
+
+
+def _refused(service: Service, status: int, error: KeepstateError) -> Response:
+    if isinstance(error, BackendError) and not isinstance(error, AccessDeniedError):
+        if status >= 500:  # noqa: PLR2004 - HTTP's own number
+            log.error("the store failed: %s", error)
+        error = _told(service, error)
+    return _response(service, status, json.dumps(encode_error(error)).encode(), {})
+
+
+def _told(service: Service, error: BackendError) -> BackendError:
+    """Return the error without what concerns only those who run the server: where its database is, and under what name."""
+    if isinstance(error, BackendUnavailableError):
+        return BackendUnavailableError(
+            "the database behind the server can't be reached; the server's log says why"
+        )
+    text = str(error).replace(service.store.backend.address, "behind the server")
+    return type(error)(text)
+
+
+def _response(service: Service, status: int, content: bytes, headers: dict[str, str]) -> Response:
+    return Response(
+        content,
+        status,
+        {**headers, "Keepstate-Protocol": str(PROTOCOL), "Keepstate-Time": str(service.store.clock())},
+        "application/json",
+    )
+
+
+async def _other_version(request: Request) -> Response:
+    """Answer a request of a newer or older protocol, so that its sender can tell a server of another age from a stranger."""
+    service = service_of(request)
+    error = UnsupportedError(f"this server's worker API is at {PATH}v{PROTOCOL}/VERB")
+    return _refused(service, 404, error)
+
+
+routes = [
+    Route(f"{PATH}v{PROTOCOL}/{{verb}}", _answer, methods=["POST"]),
+    Route(f"{PATH}{{other:path}}", _other_version, methods=["POST"]),
+]

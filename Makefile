@@ -26,7 +26,7 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .PHONY: help
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- what there is to do ----------------------------------------------------------------------------------------------
 
@@ -40,8 +40,13 @@ test: check ## check, then every test but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-all
-test-all: test ## test, then the slow ones too
-	$(BIN)/python -m pytest -m slow --timeout=1800 -n 2 --dist worksteal $(PYTEST_ARGS)
+test-all: test test-airflow ## test, then the slow ones too
+	$(BIN)/python -m pytest -m slow --timeout=1800 -n 2 --dist worksteal --ignore=tests/airflow $(PYTEST_ARGS)
+
+# One at a time: each test is several processes of Airflow's.
+.PHONY: test-airflow
+test-airflow: check ## The integration with Airflow, in every version that it knows
+	$(BIN)/python -m pytest -m slow --timeout=1800 tests/airflow $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(VENV)/.synced-dev ## Lock, format, lint, types and the arrows between modules

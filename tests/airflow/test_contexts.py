@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,8 +127,17 @@ def run_contexts(version: str, home: Path, **more: str) -> Mapping[str, list[tup
     return noted
 
 
+@pytest.mark.parametrize("way", ["KEEPSTATE_URL", "nothing configured"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_shape_of_a_task_meets_the_stores(version: str, tmp_path: Path) -> None:
-    """A DAG file written for 3.3 runs unchanged, its retries find what the first attempts left, at KEEPSTATE_URL."""
-    noted = run_contexts(version, tmp_path, KEEPSTATE_URL=f"sqlite:///{tmp_path / 'keepstate.db'}")
+def test_every_shape_of_a_task_meets_the_stores(version: str, way: str, tmp_path: Path) -> None:
+    """A DAG file written for 3.3 runs unchanged, and its retries find what the first attempts left, on either way."""
+    direct = {"KEEPSTATE_URL": f"sqlite:///{tmp_path / 'keepstate.db'}"}
+    noted = run_contexts(version, tmp_path, **(direct if way == "KEEPSTATE_URL" else {}))
     assert noted == EXPECTED
+    with closing(sqlite3.connect(tmp_path / "airflow.db")) as database:
+        tables = database.execute(
+            "SELECT COUNT(*) FROM sqlite_master WHERE name = 'keepstate_entry'"
+        ).fetchone()
+    assert tables[0] == (way == "nothing configured"), (
+        "state lives in Airflow's metadata database, or it doesn't"
+    )

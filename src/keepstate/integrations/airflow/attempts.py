@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import logging
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from keepstate.clock import to_micros
 from keepstate.errors import KeepstateError
 from keepstate.scope import TaskScope
 from keepstate.values import encode
@@ -27,25 +30,53 @@ class TaskAttempt:
     item: str | None
 
 
-def attempt_of(ti: Any, task: Any, try_number: Any) -> TaskAttempt:
-    """Return the attempt of a task instance.
+@dataclass(frozen=True)
+class Begun:
+    """A task instance as it was when its context was made: what changes later must not change which attempt it is.
 
-    ``task`` and ``try_number`` are as they were before the task was rendered: a mapped operator still knows what it was
-    mapped over.
+    Rendering replaces a mapped operator by the one of this index, which no longer knows what was mapped; and Airflow 2 may
+    reread the row of a stale process, which then belongs to a later try.
     """
+
+    ti: Any
+    task: Any
+    try_number: Any
+    start_date: Any
+
+    @classmethod
+    def of(cls, ti: Any) -> Begun:
+        """Take down a task instance, or half of one, as the scheduler makes them: this raises nothing for these."""
+        return cls(ti, ti.task, getattr(ti, "try_number", None), getattr(ti, "start_date", None))
+
+
+def attempt_of(begun: Begun) -> TaskAttempt:
+    """Return the attempt of a task instance."""
+    ti = begun.ti
     map_index = -1 if ti.map_index is None else int(ti.map_index)
     scope = TaskScope(ti.dag_id, ti.run_id, ti.task_id, map_index)
     return TaskAttempt(
         scope=scope,
-        try_number=int(try_number),
-        attempt_id=_attempt_id(ti),
-        item=None if map_index < 0 else item_of(ti, task, scope),
+        try_number=int(begun.try_number),
+        attempt_id=_attempt_id(begun, scope),
+        item=None if map_index < 0 else item_of(ti, begun.task, scope),
     )
 
 
-def _attempt_id(ti: Any) -> str | None:
-    # from 3.0 on, a UUIDv7 made anew for each try; 2.11 has none
-    return None if getattr(ti, "id", None) is None else str(ti.id)
+def _attempt_id(begun: Begun, scope: TaskScope) -> str | None:
+    """Return the id of a try: from 3.0 on Airflow's own, a UUIDv7 made anew for each.
+
+    2.11 has none, but a try keeps the moment at which it began, over deferrals and rescheduling too. So one of the same
+    kind is made of that: it tells the first try of a run that was deleted and made again from that of the one before.
+    """
+    if getattr(begun.ti, "id", None) is not None:
+        return str(begun.ti.id)
+    if begun.start_date is None:
+        return None
+    millis = to_micros(begun.start_date) // 1000
+    tail = hashlib.sha256(f"{scope!r} {begun.try_number} {begun.start_date.isoformat()}".encode()).digest()
+    low = int.from_bytes(tail[:10], "big")
+    bits = (millis << 80) | (0x7 << 76) | ((low >> 64) & 0xFFF) << 64 | (0b10 << 62) | (low & ((1 << 62) - 1))
+    return str(uuid.UUID(int=bits))
 
 
 def item_of(ti: Any, task: Any, scope: TaskScope) -> str | None:
@@ -80,6 +111,19 @@ def _mapped_values(task: Any, context: Any) -> Iterator[dict[str, Any]]:
     """Yield what the task itself was expanded with, and its task group, where there are such."""
     if getattr(task, "is_mapped", False):
         # what the decorator and the plain operator keep in different places
-        yield dict(task._get_specified_expand_input().resolve(context)[0])  # noqa: SLF001
+        yield _resolved(task._get_specified_expand_input(), context)  # noqa: SLF001
     for group in task.iter_mapped_task_groups():
-        yield dict(group._expand_input.resolve(context)[0])  # noqa: SLF001
+        yield _resolved(group._expand_input, context)  # noqa: SLF001
+
+
+def _resolved(expand_input: Any, context: Any) -> dict[str, Any]:
+    if "session" not in inspect.signature(expand_input.resolve).parameters:
+        return dict(expand_input.resolve(context)[0])
+    # 2.11 reads XComs from the database itself
+    from airflow import settings
+
+    session = settings.Session.session_factory()
+    try:
+        return dict(expand_input.resolve(context, session)[0])
+    finally:
+        session.close()

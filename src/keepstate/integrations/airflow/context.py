@@ -12,6 +12,7 @@ from keepstate.integrations.airflow.lazy import Lazy
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from keepstate.integrations.airflow.attempts import Begun
     from keepstate.integrations.airflow.stores import Desk
 
 log = logging.getLogger("keepstate")
@@ -55,6 +56,7 @@ def extend_models(module: ModuleType) -> None:
 
     module.__dict__["_get_template_context"] = with_stores
     _flush_at_the_end(module)
+    _leave_when_stale(module)
 
 
 def _flush_at_the_end(module: ModuleType) -> None:
@@ -69,6 +71,27 @@ def _flush_at_the_end(module: ModuleType) -> None:
             _flush()
 
     module.__dict__["_execute_task"] = then_flush
+
+
+def _leave_when_stale(module: ModuleType) -> None:
+    """Have a superseded attempt end without a word to Airflow, which on 2.11 would take it for the current one's.
+
+    There the end of an attempt is written into the row of the task instance, whoever writes: a failure would put the task
+    up for retry, and a success end it, while the good attempt runs.
+    """
+    execute_task = module.__dict__["_execute_task"]
+
+    @functools.wraps(execute_task)
+    def or_leave(*args: Any, **given: Any) -> Any:
+        try:
+            return execute_task(*args, **given)
+        finally:
+            from keepstate.integrations.airflow import stale
+
+            # whatever the task made of the error, by then it knows, and nothing of it counts any more
+            stale.leave_if_noticed()
+
+    module.__dict__["_execute_task"] = or_leave
 
 
 def _flush() -> None:
@@ -96,9 +119,9 @@ def _stores_of(ti: Any) -> dict[str, Lazy]:
     kept: dict[str, Any] = vars(ti)
     stores: dict[str, Lazy] | None = kept.get(_KEPT)
     if stores is None:
-        # What changes later is taken now: rendering replaces a mapped task by the one of this index, which no longer knows
-        # what was mapped, and Airflow 2 may reread the try number of a stale process.
-        desk = functools.cache(functools.partial(_desk, ti, ti.task, getattr(ti, "try_number", None)))
+        from keepstate.integrations.airflow.attempts import Begun
+
+        desk = functools.cache(functools.partial(_desk, Begun.of(ti)))
         stores = kept[_KEPT] = {
             NAMES[0]: Lazy(NAMES[0], lambda: desk().task_state_store()),
             NAMES[1]: Lazy(NAMES[1], lambda: desk().asset_state_store()),
@@ -106,7 +129,7 @@ def _stores_of(ti: Any) -> dict[str, Lazy]:
     return stores
 
 
-def _desk(ti: Any, task: Any, try_number: Any) -> Desk:
+def _desk(begun: Begun) -> Desk:
     from keepstate.integrations.airflow.stores import Desk
 
-    return Desk(ti, task, try_number)
+    return Desk(begun)

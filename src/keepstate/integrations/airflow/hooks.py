@@ -19,19 +19,22 @@ if TYPE_CHECKING:
 _HERE = "keepstate.integrations.airflow"
 
 # Airflow's module -> the function of ours that extends it, as module:function
-_CONTEXT_OF_3 = {
+_BEFORE_3_3 = {
     "airflow.sdk": "names:extend_sdk",
     "airflow.sdk.execution_time.context": "names:extend_execution_context",
     "airflow.sdk.execution_time.task_runner": "context:extend_task_runner",
+    "airflow.sdk.execution_time.comms": "comms:extend",
+    "airflow.sdk.execution_time.supervisor": "supervisor:extend",
+    "airflow.api_fastapi.execution_api.app": "execution:extend",
 }
 _EXTENSIONS = {
     "2.11": {
         "airflow.utils.context": "context:admit_names",
         "airflow.models.taskinstance": "context:extend_models",
     },
-    "3.0": {**_CONTEXT_OF_3, "airflow.utils.context": "context:admit_names"},
-    "3.1": {**_CONTEXT_OF_3, "airflow.sdk.definitions.context": "context:admit_names"},
-    "3.2": {**_CONTEXT_OF_3, "airflow.sdk.definitions.context": "context:admit_names"},
+    "3.0": {**_BEFORE_3_3, "airflow.utils.context": "context:admit_names"},
+    "3.1": {**_BEFORE_3_3, "airflow.sdk.definitions.context": "context:admit_names"},
+    "3.2": {**_BEFORE_3_3, "airflow.sdk.definitions.context": "context:admit_names"},
     "3.3": {},
 }
 

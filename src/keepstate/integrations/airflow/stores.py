@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from keepstate.backends.base import Behalf, Fence
+from keepstate.clock import system_clock
 from keepstate.connect import connect, route
-from keepstate.errors import ConfigurationError
-from keepstate.integrations.airflow import configuration
+from keepstate.integrations.airflow import configuration, metadata
 from keepstate.integrations.airflow.attempts import attempt_of
+from keepstate.integrations.airflow.stale import Watched
 from keepstate.runtime.assets import AssetStates, as_assets
 from keepstate.scope import Writer
+from keepstate.store import StateStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from keepstate.accessors import TaskStateStore
+    from keepstate.backends.base import Backend
+    from keepstate.integrations.airflow.attempts import Begun
     from keepstate.settings import Settings
-    from keepstate.store import StateStore
 
 _open: dict[tuple[int, str], StateStore] = {}
 
 
 class Desk:
-    """Makes the accessors of one task instance. ``task`` is its task as it was before rendering."""
+    """Makes the accessors of one task instance."""
 
-    def __init__(self, ti: Any, task: Any, try_number: Any) -> None:
-        self._task = task
+    def __init__(self, begun: Begun) -> None:
+        self._task = begun.task
         self._store = _store_of(configuration.load())
-        self._attempt = attempt_of(ti, task, try_number)
+        self._attempt = attempt_of(begun)
 
     def task_state_store(self) -> TaskStateStore:
         """Return the accessor of the task instance, fenced by its attempt."""
@@ -74,11 +77,23 @@ def _store_of(settings: Settings) -> StateStore:
 
 def _opened(settings: Settings) -> StateStore:
     if route(None, settings) != "embedded":
-        return connect(settings=settings)
-    raise ConfigurationError(
-        "keepstate in Airflow needs KEEPSTATE_URL, the address of a store that every worker reaches",
-        variable="KEEPSTATE_URL",
-    )
+        store = connect(settings=settings)
+    elif _is_airflow_2():
+        store = metadata.store()
+    else:
+        from keepstate.integrations.airflow.channel import SupervisorBackend
+
+        backend = cast("Backend", SupervisorBackend(retry_timeout=settings.retry_timeout))
+        return StateStore(backend, settings=settings, clock=system_clock)
+    if _is_airflow_2():
+        store.backend = cast("Backend", Watched(store.backend))
+    return store
+
+
+def _is_airflow_2() -> bool:
+    from airflow import __version__
+
+    return str(__version__).startswith("2.")
 
 
 def _concrete(assets: Any) -> Iterator[Any]:

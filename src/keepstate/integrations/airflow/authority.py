@@ -1,0 +1,172 @@
+"""Who may do what: a task's token reaches its own task instance, and of assets its inlets and outlets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from keepstate.backends.base import Batch, Behalf, Clear, Fence, HistoryPolicy, Standing, stale
+from keepstate.errors import AccessDeniedError, StaleAttemptError
+from keepstate.scope import AssetScope, TaskScope, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERBS = frozenset({"read", "apply", "clear", "history", "changes"})
+"""What a task may ask for."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What Airflow knows of the try that a token was made for. ``superseded``: a later one has been made since."""
+
+    scope: TaskScope
+    try_number: int
+    attempt_id: str
+    superseded: bool
+    dag_version_id: str | None
+
+
+def known(ti_id: str) -> Known:
+    """Look up a try by its id. Raises ``StaleAttemptError`` when its run is gone."""
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.taskinstancehistory import TaskInstanceHistory
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    try:
+        number = UUID(ti_id)
+    except ValueError:
+        raise AccessDeniedError(f"{ti_id!r:.60} is no id of a task instance") from None
+    # its own session: the usual one belongs to the thread, which in `airflow dags test` is the scheduler's too
+    with create_session(scoped=False) as session:
+        for table, column in (
+            (TaskInstance, TaskInstance.id),
+            (TaskInstanceHistory, TaskInstanceHistory.task_instance_id),
+        ):
+            row = session.execute(
+                select(
+                    table.dag_id,
+                    table.run_id,
+                    table.task_id,
+                    table.map_index,
+                    table.try_number,
+                    table.dag_version_id,
+                ).where(column == _as_stored(column, number))
+            ).first()
+            if row is not None:
+                return Known(
+                    scope=TaskScope(row.dag_id, row.run_id, row.task_id, row.map_index),
+                    try_number=row.try_number,
+                    attempt_id=str(number),
+                    superseded=table is TaskInstanceHistory,
+                    dag_version_id=None if row.dag_version_id is None else str(row.dag_version_id),
+                )
+    raise StaleAttemptError(
+        "Airflow knows no such task instance any more: its run was deleted, so this attempt has no say; "
+        "let this process end",
+        try_number=0,
+        current_try_number=None,
+    )
+
+
+def _as_stored(column: Any, number: UUID) -> Any:
+    """Return an id in the type that this version of Airflow has it in: 3.0 and 3.1 keep text."""
+    try:
+        return number if column.type.python_type is UUID else str(number)
+    except NotImplementedError:
+        return str(number)
+
+
+def admit(verb: str, arguments: dict[str, Any], attempt: Known, history: HistoryPolicy) -> dict[str, Any]:
+    """Return the arguments of a request as they are to be carried out, in the name of the attempt that asks.
+
+    Who writes and what is kept of earlier versions is filled in here, whatever the request says. Raises
+    ``AccessDeniedError`` for what is not the task's, and ``StaleAttemptError`` for the changes of a superseded attempt.
+    """
+    if verb not in VERBS:
+        raise AccessDeniedError(f"a task may not use {verb}()")
+    request: Batch | Clear | None = arguments.get("batch") or arguments.get("request")
+    scope = arguments["scope"] if request is None else request.scope
+    _admit_scope(scope, attempt)
+    if request is None:
+        if verb == "read" and isinstance(scope, TaskScope):
+            arguments["fence"] = _admit_fence(arguments.get("fence"), attempt)
+            arguments["writer"] = _writer(scope, attempt)
+            arguments["history"] = history
+        return arguments
+    if attempt.superseded:
+        fence = Fence(attempt.try_number, attempt.attempt_id)
+        raise stale(attempt.scope, fence, Standing(attempt.try_number + 1, None, 0))
+    if isinstance(request, Clear) and request.all_map_indices:
+        raise AccessDeniedError("a task may clear its own map index only")
+    changed = replace(request, writer=_writer(scope, attempt), history=history)
+    if isinstance(scope, TaskScope):
+        changed = replace(changed, fence=_admit_fence(request.fence, attempt), behalf=None)
+    else:
+        given = None if request.behalf is None else request.behalf.fence
+        changed = replace(changed, fence=None, behalf=Behalf(attempt.scope, _admit_fence(given, attempt)))
+    return {"batch" if isinstance(request, Batch) else "request": changed}
+
+
+def _admit_scope(scope: TaskScope | AssetScope, attempt: Known) -> None:
+    if isinstance(scope, TaskScope):
+        if scope != attempt.scope:
+            raise AccessDeniedError(
+                f"{scope} is another task instance than {attempt.scope}, whose token this is"
+            )
+        return
+    for asset in assets_of(attempt.scope.dag_id, attempt.scope.task_id, attempt.dag_version_id):
+        if scope.name in {None, asset.name} and scope.uri in {None, asset.uri}:
+            return
+    raise AccessDeniedError(f"{scope} is neither inlet nor outlet of {attempt.scope}")
+
+
+def _admit_fence(given: Fence | None, attempt: Known) -> Fence:
+    if given is None or (given.try_number, given.attempt_id) != (attempt.try_number, attempt.attempt_id):
+        raise AccessDeniedError(
+            f"a request for {attempt.scope} must name the attempt whose token it comes with"
+        )
+    return given
+
+
+def _writer(scope: TaskScope | AssetScope, attempt: Known) -> Writer:
+    if isinstance(scope, TaskScope):
+        # the store leaves out what the scope says already
+        return Writer("task", try_number=attempt.try_number)
+    own = attempt.scope
+    return Writer("task", own.dag_id, own.run_id, own.task_id, own.map_index, attempt.try_number)
+
+
+@lru_cache(maxsize=1024)
+def assets_of(dag_id: str, task_id: str, dag_version_id: str | None) -> tuple[AssetScope, ...]:
+    """Return the inlets and outlets of a task in one version of its DAG, which never changes."""
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    column = SerializedDagModel.dag_version_id
+    query = select(SerializedDagModel).where(SerializedDagModel.dag_id == dag_id)
+    if dag_version_id is not None:
+        query = query.where(column == _as_stored(column, UUID(dag_version_id)))
+    with create_session(scoped=False) as session:
+        found = session.scalars(query.order_by(SerializedDagModel.created_at.desc())).first()
+        data = None if found is None else found.data
+    tasks = ((data or {}).get("dag") or {}).get("tasks") or []
+    return tuple(dict.fromkeys(_assets_in(tasks, task_id)))
+
+
+def _assets_in(tasks: list[dict[str, Any]], task_id: str) -> Iterator[AssetScope]:
+    """Yield the assets of a task in a serialized DAG; those of a mapped one are among what all its instances share."""
+    for one in tasks:
+        task = one.get("__var", one)
+        if task.get("task_id") != task_id:
+            continue
+        for place in (task, task.get("partial_kwargs") or {}):
+            for entry in [*(place.get("inlets") or []), *(place.get("outlets") or [])]:
+                # an alias names no asset that could have state
+                if entry.get("__type") in {"asset", "asset_ref"}:
+                    named = entry.get("__var", {})
+                    yield AssetScope(named.get("name"), named.get("uri"))

@@ -1,0 +1,187 @@
+"""The store of a task that has nothing configured: Airflow's metadata database, by way of the supervisor and the API server."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import random
+import time
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from keepstate.backends.base import Session
+from keepstate.errors import (
+    BackendError,
+    BackendUnavailableError,
+    ConfigurationError,
+    KeepstateError,
+    UnsupportedError,
+)
+from keepstate.integrations.airflow import comms, messages
+from keepstate.wire import decode_answer, decode_error, encode_request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from keepstate.backends.base import (
+        Applied,
+        Batch,
+        ChangeNotice,
+        Clear,
+        EntryScope,
+        Fence,
+        HistoryPolicy,
+        Reading,
+        StoredVersion,
+    )
+    from keepstate.scope import Writer
+
+log = logging.getLogger("keepstate")
+
+# Longer than the supervisor's own limit for one request to the API server, so that its answer still finds us waiting.
+_LONGEST_ANSWER = 90.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+
+_OK, _NOT_FOUND = 200, 404
+_MAY_PASS = frozenset({None, 408, 425, 429, 500, 502, 503, 504})
+
+
+class SupervisorBackend:
+    """The verbs that a task may use on its own entries, and on those of its assets.
+
+    Whatever else a backend can do is refused with ``UnsupportedError``: a task is no administrator.
+    """
+
+    address = "Airflow's metadata database (through the supervisor)"
+    guide_only = False
+
+    def __init__(self, *, retry_timeout: float) -> None:
+        """Ask through this process's supervisor, again for ``retry_timeout`` seconds while trouble may pass."""
+        self._retry_timeout = retry_timeout
+        self._numbers = itertools.count(random.getrandbits(32))
+        self._session = str(uuid.uuid4())
+        self._changes = itertools.count(1)
+
+    def __getattr__(self, verb: str) -> Any:
+        if verb.startswith("_"):
+            raise AttributeError(verb)
+        raise UnsupportedError(
+            f"a task can't use {verb}() through its supervisor; use the command line or REST, or set KEEPSTATE_URL"
+        )
+
+    def read(
+        self,
+        scope: EntryScope,
+        keys: Sequence[str] | None,
+        *,
+        now: int,
+        fence: Fence | None = None,
+        writer: Writer | None = None,
+        history: HistoryPolicy | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Reading:
+        """See `Backend.read`."""
+        # the server knows who writes, what it keeps, and what time it is
+        del now, writer, history
+        found: Reading = self._ask("read", scope=scope, keys=keys, fence=fence, limit=limit, offset=offset)
+        return found
+
+    def apply(self, batch: Batch) -> Applied:
+        """See `Backend.apply`."""
+        with comms.traffic:
+            applied: Applied = self._ask("apply", batch=replace(batch, session=self._next()))
+        return applied
+
+    def clear(self, request: Clear) -> Applied:
+        """See `Backend.clear`."""
+        with comms.traffic:
+            cleared: Applied = self._ask("clear", request=replace(request, session=self._next()))
+        return cleared
+
+    def history(
+        self, scope: EntryScope, key: str, *, now: int, limit: int | None = None
+    ) -> list[StoredVersion]:
+        """See `Backend.history`."""
+        del now
+        found: list[StoredVersion] = self._ask("history", scope=scope, key=key, limit=limit)
+        return found
+
+    def changes(self, scope: EntryScope, *, after: int, now: int) -> tuple[int, list[ChangeNotice]]:
+        """See `Backend.changes`."""
+        del now
+        found: tuple[int, list[ChangeNotice]] = self._ask("changes", scope=scope, after=after)
+        return found
+
+    def close(self) -> None:
+        """Do nothing: the connection is Airflow's."""
+
+    def _next(self) -> Session:
+        """Number a change: asked for again after a lost answer, it applies once. The traffic lock keeps them in order."""
+        return Session(self._session, next(self._changes))
+
+    def _ask(self, verb: str, **arguments: Any) -> Any:
+        text = json.dumps({"verb": verb, "request": encode_request(verb, arguments)})
+        deadline = time.monotonic() + self._retry_timeout
+        pause = _FIRST_PAUSE
+        while True:
+            reply = self._exchange(text)
+            trouble = _trouble(reply)
+            if trouble is None:
+                return decode_answer(verb, json.loads(reply["text"])["answer"])
+            left = deadline - time.monotonic()
+            if not isinstance(trouble, BackendUnavailableError) or left <= 0:
+                raise trouble
+            time.sleep(min(left, pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter is no secret
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _exchange(self, text: str) -> dict[str, Any]:
+        request = messages.StateRequest(next(self._numbers), text)
+        try:
+            answer = comms.ask(_supervisor, request, seconds=_LONGEST_ANSWER)
+        except (comms.NoAnswerError, EOFError, OSError) as exc:
+            raise BackendError(
+                f"{exc}; keepstate has to be installed where Airflow's workers run, in the environment that starts tasks",
+                address=self.address,
+            ) from exc
+        reply: dict[str, Any] = json.loads(answer.text)
+        return reply
+
+
+def _supervisor() -> Any:
+    from airflow.sdk.execution_time import task_runner
+
+    channel = getattr(task_runner, "SUPERVISOR_COMMS", None)
+    if channel is None:
+        raise UnsupportedError(
+            "task_state_store was used outside a task's own process, where Airflow gives no way to its database; "
+            "set KEEPSTATE_URL to use it here too"
+        )
+    return channel
+
+
+def _trouble(reply: dict[str, Any]) -> KeepstateError | None:
+    """Return what is wrong with a reply of the API server, or ``None``."""
+    status, text = reply["status"], reply["text"]
+    address = SupervisorBackend.address
+    try:
+        said = json.loads(text)
+    except ValueError:
+        said = None
+    ours = decode_error(said.get("error")) if isinstance(said, dict) else None
+    if ours is not None:
+        return ours
+    if status == _OK and isinstance(said, dict) and "answer" in said:
+        return None
+    if status == _NOT_FOUND:
+        return ConfigurationError(
+            "Airflow's API server has no keepstate, so there is nowhere to keep state: install keepstate there too and "
+            "restart it, or set KEEPSTATE_URL for the workers"
+        )
+    if status in _MAY_PASS:
+        return BackendUnavailableError(
+            f"Airflow's API server could not be asked for state: {status or ''} {text:.300}", address=address
+        )
+    return BackendError(f"Airflow's API server answered {status}: {text:.300}", address=address)

@@ -1,0 +1,130 @@
+"""Real Airflow with a LocalExecutor and nothing configured: tasks reach its metadata database through its API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from keepstate.backends.base import Batch, Behalf, Clear, Fence, Put
+from keepstate.scope import AssetScope, TaskScope, Writer
+from keepstate.wire import encode_request
+from tests.support.airflow import environment
+from tests.support.airflow_services import Services, services
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module", params=["3.0.6", "3.1.8", "3.2.2"])
+def airflow(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """One running Airflow of each version for all tests here."""
+    home = tmp_path_factory.mktemp(f"airflow-{request.param}")
+    with services(environment(request.param), home, HERE / "dags" / "killed", GO=str(home / "go")) as running:
+        yield running
+
+
+def test_killed_and_stopped_tasks(airflow: Services) -> None:
+    """What a killed task stored is there for its retry, and a stopped one has no say any more.
+
+    The killed one's next try finds the job and submits none. The other is stopped together with its supervisor until
+    Airflow has given it up and begun another try; resumed, it may change neither its own state nor that of its asset.
+    """
+    _, _, _, pid, supervisor = airflow.note("stopped", 1, "waiting")
+    for one in (supervisor, pid):
+        os.kill(one, signal.SIGSTOP)
+    try:
+        victim, its_supervisor = airflow.note("submitting", 1, "waiting")[3:]
+        if airflow.airflow.version.startswith("3.0"):
+            # there Airflow itself retries no task whose process alone was killed; so the machine is lost
+            os.kill(its_supervisor, signal.SIGKILL)
+        os.kill(victim, signal.SIGKILL)
+        airflow.note("stopped", 2, "began")
+    finally:
+        for one in (pid, supervisor):
+            os.kill(one, signal.SIGCONT)
+    states = airflow.wait_until_done("killed")
+    notes = airflow.notes()
+
+    submitting = [note[1:] for note in notes if note[0] == "submitting"]
+    assert submitting[0] == [1, "submitted", "job of try 1"]
+    assert submitting[2:] == [[2, "reconnected", "job of try 1"]]
+    stopped = [note[1:] for note in notes if note[0] == "stopped"]
+    resumed = [note for note in stopped if note[0] == 1][1:]
+    assert resumed[0][1] == "resumed"
+    refusals = [note for note in resumed if note[1] == "refused"]
+    assert len(refusals) == 2, resumed
+    assert all("may not go on" in refusal[2] for refusal in refusals)
+    assert [2, "found", 2, 2] in stopped
+    assert states == {"submitting": "success", "stopped": "success"}
+
+
+def test_a_token_reaches_its_own_task_instance_only(airflow: Services) -> None:
+    """A task's token reaches its own entries and those of its inlets and outlets, and nothing else."""
+    airflow.wait_until_done("killed")
+    rows = airflow.query("SELECT task_id, id, run_id, try_number FROM task_instance WHERE dag_id = 'killed'")
+    found = {task: (str(uuid.UUID(str(number))), run, tried) for task, number, run, tried in rows}
+    own, run_id, try_number = found["stopped"]
+    command = [str(airflow.airflow.python), str(HERE / "tokens.py"), own, found["submitting"][0]]
+    tokens = json.loads(airflow.airflow.run(command, airflow.environ).splitlines()[-1])
+
+    def ask(verb: str, token: str | None = tokens["own"], **arguments: Any) -> tuple[int, Any]:
+        body = {"verb": verb, "request": encode_request(verb, arguments)}
+        return airflow.request("POST", f"/execution/keepstate/{own}", token=token, body=body)
+
+    scope, other = TaskScope("killed", run_id, "stopped"), TaskScope("killed", run_id, "submitting")
+    fence = Fence(try_number, own)
+    stock, sales = AssetScope("stock"), AssetScope("sales")
+    api = Writer("api")
+
+    def read(**more: Any) -> tuple[int, Any]:
+        return ask("read", **{"scope": scope, "keys": None, "fence": fence, **more})
+
+    def put(where: Any, **more: Any) -> tuple[int, Any]:
+        batch = Batch(where, (Put("by", '"me"', None),), now=0, writer=api, **more)
+        return ask("apply", batch=batch)
+
+    refused = {name: read(token=token)[0] for name, token in tokens.items() if name != "own"}
+    assert refused == dict.fromkeys(refused, 403)
+    # where everybody is an administrator, 3.2 gives a request without a token one of a user's
+    assert read(token=None)[0] in {401, 403}
+
+    status, answer = read()
+    assert (status, [entry["key"] for entry in answer["answer"]["entries"]]) == (200, ["by"])
+    assert put(scope, fence=fence)[1]["answer"]["version"] > 1
+    assert put(stock, behalf=Behalf(scope, fence))[1]["answer"]["version"] > 1
+    # it writes in its own name, whatever it says
+    writer = ask("read", scope=stock, keys=["by"])[1]["answer"]["entries"][0]["writer"]
+    assert json.loads(writer)["task_id"] == "stopped"
+
+    denied = {
+        "another task instance": read(scope=other),
+        "another attempt": read(fence=Fence(try_number + 1, own)),
+        "no attempt": read(fence=None),
+        "another one's history": ask("history", scope=other, key="job"),
+        "another asset": ask("read", scope=sales, keys=None),
+        "another one's name and its own uri": ask("read", scope=AssetScope("sales", "stock"), keys=None),
+        "a write elsewhere": put(other, fence=fence),
+        "a write without an attempt": put(scope),
+        "an asset in another's name": put(stock, behalf=Behalf(other, Fence(try_number + 1, own))),
+        "an asset in nobody's name": put(stock),
+        "all map indices": ask("clear", request=Clear(scope, 0, api, fence=fence, all_map_indices=True)),
+        "deleting runs": ask("delete_run", dag_id="killed", run_id=run_id),
+        "listing": ask("runs"),
+    }
+    kinds = {name: (status, answer["error"]["kind"]) for name, (status, answer) in denied.items()}
+    assert kinds == dict.fromkeys(denied, (200, "AccessDeniedError"))
+
+    url = f"/execution/keepstate/{own}"
+    for nonsense in ({}, [], {"verb": "read"}, {"verb": "read", "request": {"scope": 1}}):
+        status, answer = airflow.request("POST", url, token=tokens["own"], body=nonsense)
+        assert (status, answer["error"]["kind"]) == (200, "InvalidInputError"), nonsense

@@ -1,0 +1,185 @@
+"""Airflow as it runs: an API server, a scheduler with its LocalExecutor and a DAG processor, on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import time
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from tests.support.airflow import Airflow
+
+PATIENCE = 120.0
+"""Seconds that anything may take on a busy machine; all waits are for something to happen, and end when it has."""
+
+
+@dataclass(frozen=True)
+class Services:
+    """A running Airflow 3. ``home`` has its metadata database and its logs."""
+
+    airflow: Airflow
+    home: Path
+    environ: Mapping[str, str]
+    url: str
+
+    def wait_for(self, what: str, found: Callable[[], Any], patience: float = PATIENCE) -> Any:
+        """Wait until ``found`` returns something, and return it; fails with the logs when it doesn't."""
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            result = found()
+            if result:
+                return result
+            time.sleep(0.2)
+        raise AssertionError(f"{what} has not come about in {patience:g} s\n{self.logs()}")
+
+    def notes(self) -> list[list[Any]]:
+        """Return what the tasks noted so far."""
+        path = self.home / "notes.jsonl"
+        if not path.exists():
+            return []
+        # a line that is still being written has no end
+        return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+
+    def note(self, *beginning: Any) -> list[Any]:
+        """Wait for a note that begins like this, and return it."""
+
+        def found() -> list[Any] | None:
+            return next((one for one in self.notes() if one[: len(beginning)] == list(beginning)), None)
+
+        noted: list[Any] = self.wait_for(f"the note {beginning}", found)
+        return noted
+
+    def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Ask the metadata database."""
+        with closing(sqlite3.connect(self.home / "airflow.db", timeout=60)) as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def states(self, dag_id: str) -> dict[str, str]:
+        """Return the state of each task of a DAG that runs once."""
+        rows = self.query("SELECT task_id, map_index, state FROM task_instance WHERE dag_id = ?", dag_id)
+        return {task if index < 0 else f"{task}[{index}]": state for task, index, state in rows}
+
+    def wait_until_done(self, dag_id: str) -> dict[str, str]:
+        """Wait for the end of a DAG's run, and return its tasks' states."""
+        self.wait_for(
+            f"the end of {dag_id}",
+            lambda: self.query(
+                "SELECT state FROM dag_run WHERE dag_id = ? AND state IN ('success', 'failed')", dag_id
+            ),
+        )
+        return self.states(dag_id)
+
+    def request(
+        self, method: str, path: str, *, token: str | None = None, body: Any = None
+    ) -> tuple[int, Any]:
+        """Send a request to the API server, and return its status and JSON."""
+        headers = {"Content-Type": "application/json"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(f"{self.url}{path}", data=data, headers=headers, method=method)
+        try:
+            with urlopen(request, timeout=60) as response:
+                text = response.read()
+                return response.status, json.loads(text) if text else None
+        except URLError as exc:
+            if not hasattr(exc, "code"):
+                raise
+            return exc.code, json.loads(exc.read() or b"null")
+
+    def logs(self) -> str:
+        """Return the ends of all logs."""
+        files = sorted(self.home.glob("*.log")) + sorted((self.home / "logs").rglob("*.log"))
+        return "\n".join(f"== {file}\n{file.read_text(errors='replace')[-3000:]}" for file in files)
+
+
+@contextmanager
+def services(
+    airflow: Airflow, home: Path, dags: Path, *, components: tuple[str, ...] = (), **more: str
+) -> Iterator[Services]:
+    """Start an Airflow 3 that runs what is in ``dags``, and end it. ``components`` are further ones, such as a triggerer."""
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}"
+    environ = airflow.environ(
+        home,
+        AIRFLOW__CORE__DAGS_FOLDER=str(dags),
+        AIRFLOW__CORE__EXECUTOR="LocalExecutor",
+        AIRFLOW__CORE__PARALLELISM="3",
+        AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION="False",
+        AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"{url}/execution/",
+        AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
+        AIRFLOW__API__HOST="127.0.0.1",
+        AIRFLOW__API__PORT=str(port),
+        AIRFLOW__API__BASE_URL=url,
+        AIRFLOW__API__WORKERS="1",
+        AIRFLOW__API_AUTH__JWT_SECRET="a secret of the tests, long enough to sign with",
+        AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC="1",
+        AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT="12",
+        AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL="2",
+        AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC="2",
+        NOTES=str(home / "notes.jsonl"),
+        **more,
+    )
+    airflow.run(["airflow", "db", "migrate"], environ)
+    commands = [["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-processor"]]
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for command in [*commands, *([one] for one in components)]:
+            with (home / f"{command[0]}.log").open("wb") as log:
+                processes.append(
+                    subprocess.Popen(
+                        ["airflow", *command],
+                        env=environ,
+                        cwd=home,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                    )
+                )
+        running = Services(airflow, home, environ, url)
+        running.wait_for("an answer of the API server", lambda: _answers(running))
+        yield running
+    finally:
+        _end(processes)
+
+
+def _answers(running: Services) -> bool:
+    try:
+        return running.request("GET", "/api/v2/version")[0] == 200
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in processes:
+            try:
+                # each leads a group of its own, which has what it started
+                os.killpg(process.pid, number)
+            except ProcessLookupError:
+                continue
+        deadline = time.monotonic() + 15
+        for process in processes:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                continue

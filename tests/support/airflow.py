@@ -7,12 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +29,7 @@ PINS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Airflow:
-    """An environment with that version of Airflow, and with keepstate as it stands in this tree."""
+    """An environment with that version of Airflow; keepstate in it is as it stands in this tree."""
 
     version: str
     folder: Path
@@ -72,28 +73,40 @@ class Airflow:
 
 def environment(version: str) -> Airflow:
     """Return the environment of a version, making it if it isn't there."""
-    venvs = ROOT / ".cache" / "venvs"
-    folder = venvs / f"airflow-{version}"
-    venvs.mkdir(parents=True, exist_ok=True)
-    (ROOT / ".cache" / ".gitignore").write_text("*\n")
-    with (venvs / f"airflow-{version}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted = [f"apache-airflow=={version}", *PINS[version]]
-        python = str(folder / "bin" / "python")
+    with _environment(f"airflow-{version}", version) as airflow:
         _once(
-            folder / "made-by",
-            "\n".join([sys.version, str(ROOT), *wanted]),
-            ["venv", "--clear", "--python", sys.executable, str(folder)],
-            ["pip", "install", "--python", python, *wanted],
-        )
-        _once(
-            folder / "keepstate-made-by",
+            airflow.folder / "keepstate-made-by",
             # the tree is read as it stands, but where Airflow enters it is noted when it is installed
             _entry_points(),
             # what it depends on is there already, in the versions that Airflow wants
-            ["pip", "install", "--python", python, "--no-deps", "--editable", str(ROOT)],
+            ["pip", "install", "--python", str(airflow.python), "--no-deps", "--editable", str(ROOT)],
         )
-    return Airflow(version, folder)
+    return airflow
+
+
+def native_environment(version: str) -> Airflow:
+    """Return an environment of a version without keepstate, for SQLite and PostgreSQL, making it if it isn't there."""
+    with _environment(f"native-airflow-{version}", version, "psycopg2-binary", "asyncpg") as airflow:
+        return airflow
+
+
+@contextmanager
+def _environment(name: str, version: str, *more: str) -> Iterator[Airflow]:
+    """Make an environment if it isn't there; who else wants it waits until the block is left."""
+    venvs = ROOT / ".cache" / "venvs"
+    airflow = Airflow(version, venvs / name)
+    venvs.mkdir(parents=True, exist_ok=True)
+    (ROOT / ".cache" / ".gitignore").write_text("*\n")
+    with (venvs / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        wanted = [f"apache-airflow=={version}", *PINS[version], *more]
+        _once(
+            airflow.folder / "made-by",
+            "\n".join([sys.version, str(ROOT), *wanted]),
+            ["venv", "--clear", "--python", sys.executable, str(airflow.folder)],
+            ["pip", "install", "--python", str(airflow.python), *wanted],
+        )
+        yield airflow
 
 
 def _once(note: Path, recipe: str, *commands: list[str]) -> None:

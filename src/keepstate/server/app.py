@@ -26,16 +26,16 @@ from keepstate.server.service import Service, service_of
 from keepstate.server.tokens import Tokens
 from keepstate.server.work import Work
 from keepstate.store import StateStore
+from keepstate.web import LARGEST_FORM, PATHS
+from keepstate.web import routes as pages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.requests import Request
 
-# JSON may write each byte of a value in six characters; the rest is for what stands around it.
-_JSON_GROWTH = 6
+# Forms of the login are small.
 _AROUND = 65_536
-_LARGEST_VALUE = 16 * 1024 * 1024
 
 
 def create_service(store: StateStore) -> Service:
@@ -70,13 +70,11 @@ def create_app(service: Service, *, cleanup_interval: float = 0) -> FastAPI:
                     await cleaning
             await asyncio.to_thread(service.work.close)
 
-    largest = service.store.settings.max_value_storage_bytes or _LARGEST_VALUE
     app = FastAPI(
         title="keepstate",
         version=version("keepstate"),
         description="State of tasks and assets that outlives the attempt. The paths below `/api/v2` have Airflow's shapes.",
-        docs_url=None,
-        redoc_url=None,
+        openapi_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
         middleware=[
@@ -84,19 +82,26 @@ def create_app(service: Service, *, cleanup_interval: float = 0) -> FastAPI:
             Middleware(SecurityHeaders),
             Middleware(
                 BodyLimits,
-                bounds={worker.PATH: worker.LARGEST_BODY, "": largest * _JSON_GROWTH + _AROUND},
+                bounds={
+                    worker.PATH: worker.LARGEST_BODY,
+                    # REST itself refuses what is above the set limit, with 422
+                    rest.PATH: rest.LARGEST_BODY,
+                    **dict.fromkeys(PATHS, LARGEST_FORM),
+                    "": _AROUND,
+                },
             ),
         ],
     )
     app.state.service = service
     answers.install(app)
     rest.describe(app)
-    for router in rest.routers():
-        app.include_router(router)
     app.router.routes += [
+        # not as included routers, which FastAPI asks twice for each request
+        *(route for router in rest.routers() for route in router.routes),
         *worker.routes,
         *health.routes,
         *login.routes,
+        *pages,
         Route("/metrics", _metrics),
     ]
     return app

@@ -1,0 +1,141 @@
+"""The asset state store: the entries of an asset, in Airflow's paths and shapes."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from keepstate.backends.base import Clear, Delete, Put
+from keepstate.server.rest import texts
+from keepstate.server.rest.asking import ask
+from keepstate.server.rest.assets import reached
+from keepstate.server.rest.changing import change
+from keepstate.server.rest.conditions import condition_of, etag
+from keepstate.server.rest.described import ASSET_ID, FORGET, KEY, WINDOW, operation
+from keepstate.server.rest.models import (
+    AssetStateStoreBody,
+    AssetStateStoreCollectionResponse,
+    AssetStateStoreResponse,
+)
+from keepstate.server.rest.task_state import no_entry
+from keepstate.server.roles import Right
+
+BASE = "/api/v2/assets/{asset_id}/state-store"
+
+router = APIRouter(tags=["Asset state store"])
+
+_NOT_KNOWN = "There is no such asset."
+
+
+@operation(
+    router,
+    "GET",
+    BASE,
+    parameters=[ASSET_ID, *WINDOW],
+    right=Right.READ,
+    answer=AssetStateStoreCollectionResponse,
+    absent=_NOT_KNOWN,
+)
+async def list_asset_entries(request: Request) -> Response:
+    """List the entries of an asset, ordered by key."""
+    asked = await ask(request, Right.READ, frozenset({"limit", "offset"}))
+    number = asked.number("asset_id")
+    limit, offset = asked.window()
+    scope = await reached(asked, number)
+    found = await asked.read(
+        asked.backend.read, scope, None, now=asked.store.clock(), limit=limit, offset=offset
+    )
+    return texts.json_answer(texts.listed("asset_state_store", found.entries, texts.asset_entry, found.total))
+
+
+@operation(
+    router,
+    "GET",
+    BASE + "/{key:keepstate_key}",
+    parameters=[ASSET_ID, KEY],
+    right=Right.READ,
+    answer=AssetStateStoreResponse,
+    etag=True,
+    absent="There is no such asset, or no such entry.",
+)
+async def get_asset_entry(request: Request) -> Response:
+    """Get an entry of an asset."""
+    asked = await ask(request, Right.READ)
+    number, key = asked.number("asset_id"), asked.key()
+    scope = await reached(asked, number)
+    found = await asked.read(asked.backend.read, scope, (key,), now=asked.store.clock())
+    if not found.entries:
+        raise no_entry(key)
+    (entry,) = found.entries
+    return texts.json_answer(texts.asset_entry(entry), etag(entry.version))
+
+
+@operation(
+    router,
+    "PUT",
+    BASE + "/{key:keepstate_key}",
+    parameters=[ASSET_ID, KEY],
+    right=Right.WRITE,
+    status=204,
+    body=AssetStateStoreBody,
+    etag=True,
+    absent=_NOT_KNOWN,
+    conditional=True,
+)
+async def put_asset_entry(request: Request) -> Response:
+    """Create an entry of an asset, or write over it."""
+    asked = await ask(request, Right.WRITE)
+    number, key, condition = asked.number("asset_id"), asked.key(), condition_of(request)
+    _, text = await asked.body_with_value(AssetStateStoreBody)
+    scope = await reached(asked, number)
+    put, now = Put(key, text, None), asked.store.clock()
+    done = await asked.write(change, asked.store, scope, asked.writer, put, condition, now=now)
+    return Response(None, 204, etag(done.version))
+
+
+@operation(
+    router,
+    "DELETE",
+    BASE + "/{key:keepstate_key}",
+    parameters=[ASSET_ID, KEY],
+    right=Right.WRITE,
+    status=204,
+    absent=_NOT_KNOWN,
+    conditional=True,
+)
+async def delete_asset_entry(request: Request) -> Response:
+    """Delete an entry of an asset; an absent one is fine."""
+    asked = await ask(request, Right.WRITE)
+    number, key, condition = asked.number("asset_id"), asked.key(), condition_of(request)
+    scope = await reached(asked, number)
+    await asked.write(
+        change, asked.store, scope, asked.writer, Delete(key), condition, now=asked.store.clock()
+    )
+    return Response(None, 204)
+
+
+@operation(
+    router,
+    "DELETE",
+    BASE,
+    parameters=[ASSET_ID, FORGET],
+    right=Right.WRITE,
+    status=204,
+    absent=_NOT_KNOWN,
+)
+async def clear_asset_entries(request: Request) -> Response:
+    """Delete all entries of an asset; with `forget`, their history too."""
+    asked = await ask(request, Right.WRITE, frozenset({"forget"}))
+    number, forget = asked.number("asset_id"), asked.flag("forget")
+    scope = await reached(asked, number)
+    clear = Clear(
+        scope=scope,
+        now=asked.store.clock(),
+        writer=asked.writer,
+        history=asked.store.history_policy,
+        forget=forget,
+        known=True,
+    )
+    await asked.write(asked.backend.clear, clear)
+    return Response(None, 204)

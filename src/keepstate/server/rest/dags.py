@@ -1,0 +1,152 @@
+"""Dags and runs in Airflow's paths and shapes, and the removal of a run."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from keepstate.server.answers import answer
+from keepstate.server.rest import airflow_models as shapes
+from keepstate.server.rest.asking import Ask, ask
+from keepstate.server.rest.described import DAG_ID, RUN_ID, WINDOW, operation
+from keepstate.server.roles import Right
+
+BASE = "/api/v2/dags"
+RUNS = BASE + "/{dag_id}/dagRuns"
+RUN = RUNS + "/{dag_run_id}"
+EVERY = "~"
+"""What Airflow's clients write for a dag to mean each of them."""
+
+router = APIRouter(tags=["Dags and runs"])
+
+_WINDOW = frozenset({"limit", "offset"})
+_NO_DAG = "No run of this dag is known."
+_NO_RUN = "The run is not known."
+
+
+@operation(router, "GET", BASE, parameters=WINDOW, right=Right.READ, answer=shapes.DagCollectionResponse)
+async def list_dags(request: Request) -> Response:
+    """List the dags that have runs, ordered by id."""
+    asked = await ask(request, Right.READ, _WINDOW)
+    limit, offset = asked.window()
+    pattern, backend = asked.caller.dags, asked.backend
+    found = await asked.read(backend.dags, pattern=pattern, limit=limit, offset=offset)
+    total = await asked.read(backend.count_dags, pattern=pattern)
+    return answer(200, {"dags": [shapes.dag(info.dag_id) for info in found], "total_entries": total})
+
+
+@operation(
+    router,
+    "GET",
+    BASE + "/{dag_id}",
+    parameters=[DAG_ID],
+    right=Right.READ,
+    answer=shapes.DagResponse,
+    absent=_NO_DAG,
+)
+async def get_dag(request: Request) -> Response:
+    """Get a dag."""
+    asked = await ask(request, Right.READ)
+    dag_id = asked.dag_id()
+    if not await asked.read(asked.backend.runs, dag_id, pattern=asked.caller.dags, limit=1):
+        raise no_dag(dag_id)
+    return answer(200, shapes.dag(dag_id))
+
+
+@operation(
+    router,
+    "GET",
+    RUNS,
+    parameters=[DAG_ID, *WINDOW],
+    right=Right.READ,
+    answer=shapes.DagRunCollectionResponse,
+    absent=_NO_DAG,
+)
+async def list_runs(request: Request) -> Response:
+    """List the runs of a dag, or with `~` of all dags.
+
+    Most recently begun first.
+    """
+    asked = await ask(request, Right.READ, _WINDOW)
+    wanted, (limit, offset) = asked.dag_id(), asked.window()
+    dag_id = None if wanted == EVERY else wanted
+    pattern, backend = asked.caller.dags, asked.backend
+    found = await asked.read(backend.runs, dag_id, pattern=pattern, limit=limit, offset=offset)
+    total = await asked.read(backend.count_runs, dag_id, pattern=pattern)
+    if dag_id is not None and not total:
+        raise no_dag(dag_id)
+    return answer(200, {"dag_runs": [shapes.dag_run(info) for info in found], "total_entries": total})
+
+
+@operation(
+    router,
+    "GET",
+    RUN,
+    parameters=[DAG_ID, RUN_ID],
+    right=Right.READ,
+    answer=shapes.DagRunResponse,
+    absent=_NO_RUN,
+)
+async def get_run(request: Request) -> Response:
+    """Get a run."""
+    asked = await ask(request, Right.READ)
+    scope = asked.run_scope()
+    found = await asked.read(asked.backend.run, scope) if asked.caller.reaches_dag(scope.dag_id) else None
+    if found is None:
+        raise no_run(asked)
+    return answer(200, shapes.dag_run(found))
+
+
+@operation(
+    router,
+    "DELETE",
+    RUN,
+    parameters=[DAG_ID, RUN_ID],
+    right=Right.ERASE,
+    status=204,
+    absent=_NO_RUN,
+)
+async def delete_run(request: Request) -> Response:
+    """Delete a run with everything of it.
+
+    Entries, history and attempts. What still runs of it is stale from then on, and a run made again under its id starts empty.
+    """
+    asked = await ask(request, Right.ERASE)
+    scope = asked.run_scope()
+    if not asked.caller.reaches_dag(scope.dag_id) or not await asked.read(asked.backend.run, scope):
+        raise no_run(asked)
+    # whoever deletes it at the same time: it is gone afterwards
+    await asked.write(asked.backend.delete_run, scope.dag_id, scope.run_id, now=asked.store.clock())
+    return Response(None, 204)
+
+
+@operation(
+    router,
+    "GET",
+    RUN + "/attempts",
+    parameters=[DAG_ID, RUN_ID],
+    right=Right.READ,
+    answer=shapes.AttemptCollectionResponse,
+    absent=_NO_RUN,
+)
+async def list_attempts_of_run(request: Request) -> Response:
+    """List the attempts of a run as a whole, newest first."""
+    asked = await ask(request, Right.READ)
+    scope = asked.run_scope()
+    if not asked.caller.reaches_dag(scope.dag_id) or not await asked.read(asked.backend.run, scope):
+        raise no_run(asked)
+    found = await asked.read(asked.backend.attempts, scope)
+    return answer(200, {"attempts": [shapes.attempt(one) for one in found], "total_entries": len(found)})
+
+
+def no_dag(dag_id: str) -> HTTPException:
+    """Make the answer for a dag that is not there, as far as the caller can know."""
+    return HTTPException(404, f"dag {dag_id!r} was not found")
+
+
+def no_run(asked: Ask) -> HTTPException:
+    """Make the answer for a run that is not there, as far as the caller can know."""
+    scope = asked.run_scope()
+    return HTTPException(404, f"run {scope.run_id!r} of dag {scope.dag_id!r} was not found")

@@ -1,0 +1,124 @@
+"""Task instances in Airflow's paths and shapes, and their attempts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from keepstate.scope import TaskScope
+from keepstate.server.answers import answer
+from keepstate.server.rest import airflow_models as shapes
+from keepstate.server.rest.asking import Ask, ask
+from keepstate.server.rest.dags import RUN, no_run
+from keepstate.server.rest.described import (
+    DAG_ID,
+    MAP_INDEX,
+    MAP_INDEX_IN_PATH,
+    RUN_ID,
+    TASK_INSTANCE,
+    WINDOW,
+    operation,
+)
+from keepstate.server.roles import Right
+
+if TYPE_CHECKING:
+    from keepstate.scope import TaskInstanceInfo
+
+BASE = RUN + "/taskInstances"
+ONE = BASE + "/{task_id}"
+
+router = APIRouter(tags=["Task instances"])
+
+_NOT_KNOWN = "The task instance is not known."
+
+
+@operation(
+    router,
+    "GET",
+    BASE,
+    parameters=[DAG_ID, RUN_ID, *WINDOW],
+    right=Right.READ,
+    answer=shapes.TaskInstanceCollectionResponse,
+    absent="The run is not known.",
+)
+async def list_task_instances(request: Request) -> Response:
+    """List the task instances of a run, ordered by task and map index."""
+    asked = await ask(request, Right.READ, frozenset({"limit", "offset"}))
+    scope, (limit, offset) = asked.run_scope(), asked.window()
+    backend = asked.backend
+    if not asked.caller.reaches_dag(scope.dag_id) or not await asked.read(backend.run, scope):
+        raise no_run(asked)
+    ids = scope.dag_id, scope.run_id
+    found = await asked.read(
+        backend.task_instances, *ids, now=asked.store.clock(), limit=limit, offset=offset
+    )
+    total = await asked.read(backend.count_task_instances, *ids)
+    listed = [shapes.task_instance(info) for info in found]
+    return answer(200, {"task_instances": listed, "total_entries": total})
+
+
+@operation(
+    router,
+    "GET",
+    ONE,
+    parameters=TASK_INSTANCE,
+    right=Right.READ,
+    answer=shapes.TaskInstanceResponse,
+    absent=_NOT_KNOWN,
+)
+async def get_task_instance(request: Request) -> Response:
+    """Get a task instance that is not mapped."""
+    asked = await ask(request, Right.READ)
+    return answer(200, shapes.task_instance(await _find(asked, asked.task_scope())))
+
+
+@operation(
+    router,
+    "GET",
+    ONE + "/attempts",
+    parameters=[*TASK_INSTANCE, MAP_INDEX],
+    right=Right.READ,
+    answer=shapes.AttemptCollectionResponse,
+    absent=_NOT_KNOWN,
+)
+async def list_attempts(request: Request) -> Response:
+    """List the attempts of a task instance, newest first.
+
+    Those of earlier incarnations too, each with the number of its own.
+    """
+    asked = await ask(request, Right.READ, frozenset({"map_index"}))
+    scope = asked.task_scope()
+    await _find(asked, scope)
+    found = await asked.read(asked.backend.attempts, scope)
+    return answer(200, {"attempts": [shapes.attempt(one) for one in found], "total_entries": len(found)})
+
+
+@operation(
+    router,
+    "GET",
+    ONE + "/{map_index}",
+    parameters=[*TASK_INSTANCE, MAP_INDEX_IN_PATH],
+    right=Right.READ,
+    answer=shapes.TaskInstanceResponse,
+    absent=_NOT_KNOWN,
+)
+async def get_mapped_task_instance(request: Request) -> Response:
+    """Get one of the task instances of a mapped task."""
+    asked = await ask(request, Right.READ)
+    scope = TaskScope(
+        asked.text("dag_id"), asked.text("dag_run_id"), asked.text("task_id"), asked.number("map_index")
+    )
+    return answer(200, shapes.task_instance(await _find(asked, scope)))
+
+
+async def _find(asked: Ask, scope: TaskScope) -> TaskInstanceInfo:
+    found = None
+    if asked.caller.reaches_dag(scope.dag_id):
+        found = await asked.read(asked.backend.task_instance, scope, now=asked.store.clock())
+    if found is None:
+        raise HTTPException(404, f"task instance {scope} was not found")
+    return found

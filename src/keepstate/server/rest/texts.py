@@ -1,0 +1,98 @@
+"""Answers as JSON text. A value is stored as such a text: it goes out as it is, and comes back exactly as written."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from keepstate.clock import to_datetime
+from keepstate.scope import TaskScope, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
+
+    from keepstate.backends.base import EntryScope, StoredEntry, StoredVersion
+
+# what Airflow's shapes know of the kinds of writers
+_KINDS = {"task": "task", "watcher": "watcher"}
+
+
+def json_answer(text: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return JSON text as an answer."""
+    return Response(text.encode(), 200, headers, "application/json")
+
+
+def time_text(moment: datetime) -> str:
+    """Return a time as RFC 3339 writes it, in UTC."""
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def task_entry(entry: StoredEntry) -> str:
+    """Return an entry of a task instance in Airflow's shape."""
+    return (
+        f'{{"key":{json.dumps(entry.key)},"value":{entry.text},"updated_at":{_time(entry.updated_at)},'
+        f'"expires_at":{_time(entry.expires_at)}}}'
+    )
+
+
+def asset_entry(entry: StoredEntry) -> str:
+    """Return an entry of an asset in Airflow's shape."""
+    return (
+        f'{{"key":{json.dumps(entry.key)},"value":{entry.text},"updated_at":{_time(entry.updated_at)},'
+        f'"last_updated_by":{_last_updated_by(entry.writer)}}}'
+    )
+
+
+def listed(
+    name: str, entries: Iterable[StoredEntry], written: Callable[[StoredEntry], str], total: int | None
+) -> str:
+    """Return a page of entries under the name that Airflow gives them."""
+    return f'{{"{name}":[{",".join(map(written, entries))}],"total_entries":{total or 0}}}'
+
+
+def history(scope: EntryScope, versions: list[StoredVersion]) -> str:
+    """Return the versions of a key."""
+    rows = ",".join(_version(scope, version) for version in versions)
+    return f'{{"history":[{rows}],"total_entries":{len(versions)}}}'
+
+
+def _version(scope: EntryScope, version: StoredVersion) -> str:
+    value = "null" if version.text is None else version.text
+    return (
+        f'{{"key":{json.dumps(version.key)},"version":{version.version},"action":"{version.action}","value":{value},'
+        f'"size":{version.size},"sha256":{json.dumps(version.sha256)},"written_at":{_time(version.written_at)},'
+        f'"expires_at":{_time(version.expires_at)},"writer":{_writer(scope, version.writer)}}}'
+    )
+
+
+def _last_updated_by(text: str | None) -> str:
+    if text is None:
+        return "null"
+    writer = Writer.from_text(text)
+    facts = {
+        "kind": _KINDS.get(writer.kind, "api"),
+        "dag_id": writer.dag_id,
+        "run_id": writer.run_id,
+        "task_id": writer.task_id,
+        "map_index": writer.map_index,
+    }
+    return json.dumps(facts)
+
+
+def _writer(scope: EntryScope, text: str | None) -> str:
+    if text is None:
+        return "null"
+    facts = dict(vars(Writer.from_text(text)))
+    if isinstance(scope, TaskScope) and facts["kind"] == "task":
+        # the store leaves out what the scope says already
+        facts.update(
+            dag_id=scope.dag_id, run_id=scope.run_id, task_id=scope.task_id, map_index=scope.map_index
+        )
+    return json.dumps(facts)
+
+
+def _time(micros: int | None) -> str:
+    return "null" if micros is None else f'"{time_text(to_datetime(micros))}"'

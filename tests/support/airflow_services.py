@@ -1,4 +1,4 @@
-"""Airflow as it runs: an API server, a scheduler with its LocalExecutor and a DAG processor, on loopback."""
+"""Airflow as it runs: a scheduler with its LocalExecutor, and from 3.0 an API server and a DAG processor, on loopback."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+import psycopg
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
@@ -27,12 +29,13 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Services:
-    """A running Airflow 3. ``home`` has its metadata database and its logs."""
+    """A running Airflow. ``home`` has its logs, and its metadata database unless that is a PostgreSQL one."""
 
     airflow: Airflow
     home: Path
     environ: Mapping[str, str]
     url: str
+    database: str | None = None
 
     def wait_for(self, what: str, found: Callable[[], Any], patience: float = PATIENCE) -> Any:
         """Wait until ``found`` returns something, and return it; fails with the logs when it doesn't."""
@@ -62,7 +65,10 @@ class Services:
         return noted
 
     def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Ask the metadata database."""
+        """Ask the metadata database; ``?`` stands for a value."""
+        if self.database is not None:
+            with psycopg.connect(self.database) as postgres:
+                return postgres.execute(sql.replace("?", "%s"), values).fetchall()  # type: ignore[arg-type]
         with closing(sqlite3.connect(self.home / "airflow.db", timeout=60)) as connection:
             return connection.execute(sql, values).fetchall()
 
@@ -107,9 +113,20 @@ class Services:
 
 @contextmanager
 def services(
-    airflow: Airflow, home: Path, dags: Path, *, components: tuple[str, ...] = (), **more: str
+    airflow: Airflow,
+    home: Path,
+    dags: Path,
+    *,
+    database: str | None = None,
+    components: tuple[str, ...] = (),
+    **more: str,
 ) -> Iterator[Services]:
-    """Start an Airflow 3 that runs what is in ``dags``, and end it. ``components`` are further ones, such as a triggerer."""
+    """Start an Airflow that runs what is in ``dags``, and end it.
+
+    ``database`` is the URL of a PostgreSQL one for its metadata; ``components`` are further ones, such as a triggerer.
+    """
+    if database is not None:
+        more["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database.replace("postgresql:", "postgresql+psycopg2:")
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
     environ = airflow.environ(
@@ -129,11 +146,17 @@ def services(
         AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT="12",
         AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL="2",
         AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC="2",
+        # their names in 2.11
+        AIRFLOW__SCHEDULER__SCHEDULER_ZOMBIE_TASK_THRESHOLD="12",
+        AIRFLOW__SCHEDULER__ZOMBIE_DETECTION_INTERVAL="2",
+        AIRFLOW__SCHEDULER__LOCAL_TASK_JOB_HEARTBEAT_SEC="2",
         NOTES=str(home / "notes.jsonl"),
         **more,
     )
     airflow.run(["airflow", "db", "migrate"], environ)
-    commands = [["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-processor"]]
+    commands = [["scheduler", "--skip-serve-logs"]]
+    if not airflow.version.startswith("2."):
+        commands = [["api-server"], *commands, ["dag-processor"]]
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for command in [*commands, *([one] for one in components)]:
@@ -149,8 +172,9 @@ def services(
                         start_new_session=True,
                     )
                 )
-        running = Services(airflow, home, environ, url)
-        running.wait_for("an answer of the API server", lambda: _answers(running))
+        running = Services(airflow, home, environ, url, database)
+        if ["api-server"] in commands:
+            running.wait_for("an answer of the API server", lambda: _answers(running))
         yield running
     finally:
         _end(processes)

@@ -6,6 +6,9 @@ from dataclasses import fields, replace
 
 from keepstate.settings import Settings
 
+BACKEND = "keepstate.integrations.airflow.StoreBackend"
+"""What ``[state_store] backend`` names on Airflow 3.3."""
+
 _SECTION = "AIRFLOW__STATE_STORE__"
 
 
@@ -29,3 +32,9 @@ def load() -> Settings:
             names.append(item.name)
     configured = Settings.load(given)
     return replace(settings, **{name: getattr(configured, name) for name in names})
+
+
+def is_direct() -> bool:
+    """Whether keepstate is Airflow 3.3's backend, and tasks go to its store themselves."""
+    settings = load()
+    return settings.backend == BACKEND and settings.url is not None

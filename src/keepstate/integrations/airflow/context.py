@@ -44,6 +44,29 @@ def extend_task_runner(module: ModuleType) -> None:
     _flush_at_the_end(module)
 
 
+def extend_task_runner_of_3_3(module: ModuleType) -> None:
+    """Put keepstate's own accessors, with all their verbs, where Airflow 3.3 has its own.
+
+    Only where keepstate is Airflow's backend and the task can reach its store directly, at ``KEEPSTATE_URL``: else all
+    stays as Airflow made it.
+    """
+    kind = module.__dict__["RuntimeTaskInstance"]
+    get_template_context = kind.get_template_context
+
+    @functools.wraps(get_template_context)
+    def with_stores(self: Any) -> Any:
+        context = get_template_context(self)
+        with suppress(Exception):
+            from keepstate.integrations.airflow import configuration
+
+            if configuration.is_direct():
+                context.update(_stores_of(self))
+        return context
+
+    kind.get_template_context = with_stores
+    _flush_at_the_end(module)
+
+
 def extend_models(module: ModuleType) -> None:
     """Offer the stores to the tasks of Airflow 2.11."""
     get_template_context = module.__dict__["_get_template_context"]

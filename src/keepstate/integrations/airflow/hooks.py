@@ -35,7 +35,7 @@ _EXTENSIONS = {
     "3.0": {**_BEFORE_3_3, "airflow.utils.context": "context:admit_names"},
     "3.1": {**_BEFORE_3_3, "airflow.sdk.definitions.context": "context:admit_names"},
     "3.2": {**_BEFORE_3_3, "airflow.sdk.definitions.context": "context:admit_names"},
-    "3.3": {},
+    "3.3": {"airflow.sdk.execution_time.task_runner": "context:extend_task_runner_of_3_3"},
 }
 
 # modules of 3.3 -> ours, whose public names they get

@@ -1,4 +1,4 @@
-"""keepstate's tables in Airflow's metadata database, for processes that may open it: the API server, and all of 2.11's."""
+"""The store of processes that may open Airflow's metadata database: the API server's, and all of 2.11's."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _open: dict[int, StateStore] = {}
 
 
 def store() -> StateStore:
-    """Return the store over Airflow's own engine, making or upgrading its tables at the first call of a process.
+    """Return the store that tasks reach through this process, making or upgrading its tables at the first call.
 
-    Processes that start together wait for each other. Raises what `keepstate.connect` raises; the next call tries again.
+    It is at ``KEEPSTATE_URL``, if that is set here, and else beside Airflow's own tables, over Airflow's engine. Processes that start together wait for each other. Raises what `keepstate.connect` raises; the next call tries again.
     """
     pid = os.getpid()
     with _lock:
         if pid not in _open:
             from airflow import settings
 
-            _open[pid] = connect(settings.engine, settings=configuration.load())
+            ours = configuration.load()
+            _open[pid] = connect(ours.url or settings.engine, settings=ours)
         return _open[pid]

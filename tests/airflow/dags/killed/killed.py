@@ -9,11 +9,16 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, task
+try:
+    from airflow.sdk import DAG, Asset, task
+except ImportError:  # 2.11
+    from airflow.datasets import Dataset as Asset
+    from airflow.decorators import task
+    from airflow.models.dag import DAG
 
 from keepstate import StaleAttemptError
 
-STOCK = Asset("stock")
+STOCK = Asset("s3://stock")
 
 
 def note(context: Any, *what: Any) -> None:

@@ -1,0 +1,92 @@
+"""Airflow 3.3 with keepstate as the backend of its state store, and without."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import keepstate
+from tests.airflow.test_contexts import EXPECTED, run_contexts
+from tests.support.airflow import environment
+
+pytestmark = pytest.mark.slow
+
+DAG_FILE = Path(__file__).parent / "dags" / "four_verbs.py"
+RUN = "2026-11-29T00:00:00+00:00"
+BACKEND = {"AIRFLOW__STATE_STORE__BACKEND": "keepstate.integrations.airflow.StoreBackend"}
+
+OUTCOME = {
+    "dies_once": [(1, "found", "nothing"), (2, "found", 1)],
+    "all_verbs": [
+        (1, "read", [{"text": "ü", "list": [1, 2.5, None, True]}, "expired"]),
+        (1, "deleted", [None, 2]),
+        (1, "cleared", None),
+    ],
+    "of_an_asset": [(1, "before", None), (1, "after", 20)],
+}
+
+
+def run_four_verbs(home: Path, *, times: int = 1, **more: str) -> dict[str, list[tuple[int, str, Any]]]:
+    """Run the DAG so many times under one run id, and return what the last one's tasks noted."""
+    airflow = environment("3.3.2")
+    notes = home / "notes.jsonl"
+    environ = airflow.environ(home, AIRFLOW__CORE__DAGS_FOLDER=str(DAG_FILE.parent), NOTES=str(notes), **more)
+    airflow.run(["airflow", "db", "migrate"], environ)
+    for _ in range(times):
+        notes.unlink(missing_ok=True)
+        airflow.run(["airflow", "dags", "test", "four_verbs", RUN, "--dagfile-path", str(DAG_FILE)], environ)
+    noted: dict[str, list[tuple[int, str, Any]]] = {}
+    for line in notes.read_text().splitlines():
+        name, number, where, what = json.loads(line)
+        if where == "kind":
+            assert what.startswith("airflow."), "without KEEPSTATE_URL, the accessors stay Airflow's"
+            continue
+        noted.setdefault(name, []).append((number, where, what))
+    return noted
+
+
+def test_airflow_s_own_accessors_over_keepstate(tmp_path: Path) -> None:
+    """Named as the backend, keepstate keeps what Airflow's accessors write, with its writer and its history.
+
+    What has expired is gone at once, and a run made again under the same id starts empty.
+    """
+    noted = run_four_verbs(tmp_path, times=2, **BACKEND)
+    assert noted == {**OUTCOME, "of_an_asset": [(1, "before", 20), (1, "after", 20)]}
+    with closing(sqlite3.connect(tmp_path / "airflow.db")) as database:
+        for table in ("task_state_store", "asset_state_store"):
+            assert database.execute(f"SELECT COUNT(*) FROM {table}").fetchone() == (0,), table
+        (run_id,) = database.execute("SELECT run_id FROM dag_run").fetchone()
+    with keepstate.connect(f"sqlite:///{tmp_path / 'airflow.db'}") as store:
+        page = store.task("four_verbs", run_id, "dies_once").entry("page")
+        assert page is not None
+        assert (page.value, page.expires_at, page.writer and page.writer.kind) == (2, None, "task")
+        changes = store.task("four_verbs", run_id, "all_verbs").history("a")
+        assert [change.action for change in changes][:2] == ["delete", "set"]
+        mark = store.asset("stock").entry("mark")
+        assert mark is not None
+        # `airflow dags test` has no tokens, and there Airflow takes every writer for a watcher
+        assert mark.writer == keepstate.Writer("watcher")
+
+
+def test_without_the_setting_airflow_keeps_its_state_itself(tmp_path: Path) -> None:
+    """Installed, but not named as the backend, keepstate changes nothing on 3.3, and makes no tables."""
+    noted = run_four_verbs(tmp_path, KEEPSTATE_URL=f"sqlite:///{tmp_path / 'unused.db'}")
+    # 3.3.2 itself reads what has expired
+    assert noted.pop("all_verbs")[0][2][1] == 1
+    assert noted == {name: OUTCOME[name] for name in noted}
+    with closing(sqlite3.connect(tmp_path / "airflow.db")) as database:
+        assert database.execute("SELECT COUNT(*) FROM task_state_store").fetchone() == (1,)
+        ours = database.execute("SELECT name FROM sqlite_master WHERE name LIKE 'keepstate%'").fetchall()
+    assert ours == []
+    assert not (tmp_path / "unused.db").exists()
+
+
+def test_tasks_go_directly_to_the_store_of_the_backend(tmp_path: Path) -> None:
+    """With KEEPSTATE_URL besides, tasks have all of keepstate's verbs, as they do below 3.3."""
+    noted = run_contexts("3.3.2", tmp_path, KEEPSTATE_URL=f"sqlite:///{tmp_path / 'keepstate.db'}", **BACKEND)
+    assert noted == EXPECTED

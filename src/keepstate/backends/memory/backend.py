@@ -181,6 +181,7 @@ class MemoryBackend:
     def begin(self, request: Begin) -> Begun:
         """See `Backend.begin`."""
         with self._changing(request.scope, request.now) as record:
+            record.refuse_latecomer(request)
             if record.standing.deleted:
                 record.admit(None, request.now, request.history)
             if record.standing.try_number is None:
@@ -210,6 +211,9 @@ class MemoryBackend:
         """See `Backend.end`."""
         with self._changing(request.scope, request.now) as record:
             record.require_current(request.fence)
+            if record.current is not None and record.current.state == request.state:
+                # sent again; what was stored since must not be cleared
+                return
             if record.current is not None:
                 record.current = replace(
                     record.current,

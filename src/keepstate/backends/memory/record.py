@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from keepstate.backends.base import (
     ChangeNotice,
+    Fence,
     HistoryPolicy,
     Put,
     Standing,
@@ -25,7 +26,7 @@ from keepstate.scope import AssetScope, Attempt
 from keepstate.values import size_of
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import Batch, Begin, Change, Clear, EntryScope, Fence, Holder
+    from keepstate.backends.base import Batch, Begin, Change, Clear, EntryScope, Holder
     from keepstate.scope import Scope
 
 # an attempt of a deleted run is known as such for this long
@@ -270,6 +271,15 @@ class Record:
         """Raise unless this is the current attempt."""
         if self.judge(fence) is not Verdict.CURRENT:
             raise stale(self.scope, fence, self.standing)
+
+    def refuse_latecomer(self, request: Begin) -> None:
+        """Refuse a request that was sent twice, and arrives again after another attempt began: an id is of one attempt."""
+        standing = self.standing
+        if request.attempt_id == standing.attempt_id and not standing.deleted:
+            return
+        known = max((key for key in self.attempts if key[2] == request.attempt_id), default=None)
+        if known is not None:
+            raise stale(self.scope, Fence(known[1], request.attempt_id), standing)
 
     def refuse_while_held(self, request: Begin) -> None:
         """Raise while the current attempt is running and its holder gives signs of life."""

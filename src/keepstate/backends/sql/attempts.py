@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def begin(tx: Transaction, dialect: Dialect, request: Begin) -> Begun:
     """Begin an attempt, or raise ``AlreadyRunningError`` while another one lives."""
     row = open_scope(tx, dialect, request.scope, request.now)
+    _refuse_latecomer(tx, row, request)
     if row.deleted:
         admit(tx, request.scope, row, None, now=request.now, history=request.history)
     if row.try_number is None:
@@ -34,6 +35,18 @@ def begin(tx: Transaction, dialect: Dialect, request: Begin) -> Begun:
     fence = Fence(number, request.attempt_id, request.item)
     admit(tx, request.scope, row, fence, now=request.now, history=request.history, holder=request.holder)
     return Begun(number, row.incarnation, lost, reset=row.reset)
+
+
+def _refuse_latecomer(tx: Transaction, row: ScopeRow, request: Begin) -> None:
+    """Refuse a request that was sent twice, and arrives again after another attempt began: an id is of one attempt.
+
+    One that asks for the next number would get one, and nobody would know of the attempt that began.
+    """
+    if request.attempt_id == row.attempt_id and not row.deleted:
+        return
+    known = tx.one(sql.KNOWN_AS, {"id": row.id, "attempt_id": request.attempt_id})
+    if known is not None:
+        raise stale(request.scope, Fence(known[0], request.attempt_id), row.standing)
 
 
 def _refuse_while_held(tx: Transaction, row: ScopeRow, request: Begin) -> None:
@@ -65,6 +78,10 @@ def beat(tx: Transaction, dialect: Dialect, scope: HeldScope, fence: Fence, now:
 def end(tx: Transaction, dialect: Dialect, request: End) -> None:
     """Record the end of the current attempt."""
     row = _current_row(tx, dialect, request.scope, request.fence, request.now)
+    found = tx.one(sql.FIND_ATTEMPT, _key(row))
+    if found is not None and found[0] == request.state:
+        # sent again; what was stored since must not be cleared
+        return
     tx.run(
         sql.END_ATTEMPT,
         {

@@ -241,6 +241,11 @@ WHERE scope_id = :id AND try_number = :try_number AND attempt_id = :attempt_id
 ORDER BY incarnation DESC LIMIT 1
 """
 
+KNOWN_AS = """
+SELECT try_number FROM keepstate_attempt WHERE scope_id = :id AND attempt_id = :attempt_id
+ORDER BY incarnation DESC, try_number DESC LIMIT 1
+"""
+
 REGISTER_ATTEMPT = """
 INSERT INTO keepstate_attempt
   (scope_id, incarnation, try_number, attempt_id, item, state, host, pid, process_started, started_at, beat_at)

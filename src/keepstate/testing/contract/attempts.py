@@ -126,6 +126,39 @@ class Attempts(Ground):
         assert (again.try_number, again.incarnation) == (begun.try_number, begun.incarnation)
         assert len(store.backend.attempts(scope)) == 1
 
+    def test_beginning_again_after_another_attempt_is_stale(
+        self, store: StateStore, clock: ManualClock, scope: HeldScope
+    ) -> None:
+        """A request that was sent twice may arrive late: nobody would know of the attempt that it began."""
+        for number in (1, 2):
+            _begin(store, clock, scope, number)
+            _end(store, clock, scope, number, "failed")
+        for more in ({}, {"take_over": True}, {"try_number": 1}, {"try_number": 3}):
+            with pytest.raises(StaleAttemptError):
+                _begin(store, clock, scope, 1, **more)
+        assert [one.try_number for one in store.backend.attempts(scope)] == [2, 1]
+        store.delete_run(DAG, RUN)
+        for number in (1, 2):
+            with pytest.raises(StaleAttemptError):
+                _begin(store, clock, scope, number)
+        assert store.runs() == []
+        assert _begin(store, clock, scope, 3).try_number == 1
+
+    def test_ending_again_leaves_alone_what_was_stored_since(
+        self, store: StateStore, clock: ManualClock
+    ) -> None:
+        """Where the end clears: by a person, before the second copy of the request arrived."""
+        _begin(store, clock, SCOPE, 1)
+        attempt(store, 1, 1).set("k", 1)
+        for _ in range(2):
+            _end(store, clock, SCOPE, 1, "success", result="1", clear=True)
+            assert contents(store) in ({}, {"k": 2})
+            attempt(store).set("k", 2)
+            clock.advance(SECOND)
+        assert contents(store) == {"k": 2}
+        (one,) = store.backend.attempts(SCOPE)
+        assert one.ended_at == clock.now - 2 * SECOND
+
     def test_ending_twice_is_no_error(self, store: StateStore, clock: ManualClock, scope: HeldScope) -> None:
         """As the answer may have been lost; the end has its time, state and reason."""
         _begin(store, clock, scope, 1)

@@ -28,6 +28,7 @@ from keepstate.errors import StaleAttemptError, VersionConflictError, VersionNot
 from keepstate.retention import NEVER_EXPIRE
 from keepstate.settings import Settings
 from keepstate.testing import ManualClock
+from tests.support.detour import detour
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -594,14 +595,20 @@ def plain(value: Any) -> Any:
 # ------------------------------------------------------------------------------------------------- the tests
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A new store of each kind."""
-    if request.param == "memory":
+@pytest.fixture(params=["memory", "sqlite", "postgres", "server"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each kind of store; a server has a file behind it."""
+    return str(request.param)
+
+
+@pytest.fixture
+def url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A new store of that kind, or for a server to have behind it."""
+    if kind == "memory":
         return "memory:"
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'keepstate.db'}"
-    return str(request.getfixturevalue("postgres_url"))
+    if kind == "postgres":
+        return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite:///{tmp_path / 'keepstate.db'}"
 
 
 @pytest.fixture
@@ -611,11 +618,18 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def store(url: str, clock: ManualClock) -> Iterator[StateStore]:
+def store(kind: str, url: str, clock: ManualClock, tmp_path: Path) -> Iterator[StateStore]:
     """The store, with little history, so that much of it is trimmed."""
-    bounds = Settings(history_limit=HISTORY_LIMIT, history_days=HISTORY.days)
-    with connect(url, settings=bounds, clock=clock) as store:
-        yield store
+    bounds: dict[str, Any] = {"history_limit": HISTORY_LIMIT, "history_days": HISTORY.days}
+    with connect(url, settings=Settings(**bounds), clock=clock) as store:
+        if kind == "server":
+            with (
+                detour(tmp_path, one_writer=True) as way,
+                way.store(store.backend, clock, **bounds) as served,
+            ):
+                yield served
+        else:
+            yield store
 
 
 def check(store: StateStore, clock: ManualClock, examples: int, length: int) -> None:
@@ -633,9 +647,9 @@ def check(store: StateStore, clock: ManualClock, examples: int, length: int) -> 
     )
 
 
-def test_every_backend_does_what_the_model_says(store: StateStore, clock: ManualClock) -> None:
+def test_every_backend_does_what_the_model_says(kind: str, store: StateStore, clock: ManualClock) -> None:
     """In short random histories."""
-    check(store, clock, examples=60, length=40)
+    check(store, clock, examples=15 if kind == "server" else 60, length=40)
 
 
 @pytest.mark.slow

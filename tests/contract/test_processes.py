@@ -14,6 +14,7 @@ import pytest
 from keepstate.connect import connect
 from keepstate.settings import Settings
 from keepstate.testing.contract.concurrency import together
+from tests.support.served import serving_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,15 +23,24 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 4
-ROUNDS = 40
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A new store."""
-    if request.param == "postgres":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite:///{tmp_path / 'keepstate.db'}"
+def rounds_at(url: str) -> int:
+    """How often each process does its work: a server's store takes longer for it, as several ask it at once."""
+    return 15 if url.startswith("http:") else 40
+
+
+@pytest.fixture(params=["sqlite", "postgres", "server"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A new store: a file, a database, or a server over a file."""
+    monkeypatch.delenv("KEEPSTATE_TOKEN", raising=False)
+    file = f"sqlite:///{tmp_path / 'keepstate.db'}"
+    if request.param == "server":
+        with connect(file, settings=Settings()) as store, serving_store(store) as served:
+            monkeypatch.setenv("KEEPSTATE_TOKEN", served.token("worker"))
+            yield served.url
+    else:
+        yield str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else file
 
 
 def hammer(url: str, verb: str) -> list[Any]:
@@ -52,7 +62,7 @@ def hammer(url: str, verb: str) -> list[Any]:
 @contextmanager
 def _worker(url: str, verb: str, number: int) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.support.hammer", url, verb, str(ROUNDS), str(number)],
+        [sys.executable, "-m", "tests.support.hammer", url, verb, str(rounds_at(url)), str(number)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,7 +77,7 @@ def _worker(url: str, verb: str, number: int) -> Iterator[subprocess.Popen[str]]
 
 def look(url: str) -> tuple[dict[str, Any], list[int]]:
     """Return the entries of the one task instance, and the versions in the history of its first key."""
-    with connect(url, settings=Settings()) as store:
+    with connect(url, settings=Settings.load()) as store:
         tss: TaskStateStore = store.task("etl", "2026-11-29", "load")
         items = dict(tss.items())
         return items, [version.version for version in tss.history(next(iter(items)))]
@@ -77,7 +87,7 @@ def test_many_may_make_a_new_store_at_once(url: str) -> None:
     """Its tables are made once, and everybody finds them."""
 
     def write(number: int) -> None:
-        with connect(url, settings=Settings()) as store:
+        with connect(url, settings=Settings.load()) as store:
             store.task("etl", "2026-11-29", "load").set(f"k{number}", number)
 
     together(write)
@@ -87,25 +97,25 @@ def test_many_may_make_a_new_store_at_once(url: str) -> None:
 def test_no_increment_is_lost(url: str) -> None:
     """Every process gets sums of its own, and together they are all numbers from 1 on."""
     sums = sorted(total for totals in hammer(url, "increment") for total in totals)
-    assert sums == list(range(1, PROCESSES * ROUNDS + 1))
+    assert sums == list(range(1, PROCESSES * rounds_at(url) + 1))
     items, versions = look(url)
-    assert items == {"n": PROCESSES * ROUNDS}
+    assert items == {"n": PROCESSES * rounds_at(url)}
     # the newest twenty, without a gap
-    assert versions == list(range(PROCESSES * ROUNDS, PROCESSES * ROUNDS - 20, -1))
+    assert versions == list(range(PROCESSES * rounds_at(url), PROCESSES * rounds_at(url) - 20, -1))
 
 
 def test_no_update_is_lost(url: str) -> None:
     """A list that all of them extend has every page of every process, in its order."""
-    assert hammer(url, "update") == [ROUNDS] * PROCESSES
+    assert hammer(url, "update") == [rounds_at(url)] * PROCESSES
     pages = look(url)[0]["pages"]
     for number in range(PROCESSES):
-        assert [page for who, page in pages if who == number] == list(range(ROUNDS))
-    assert len(pages) == PROCESSES * ROUNDS
+        assert [page for who, page in pages if who == number] == list(range(rounds_at(url)))
+    assert len(pages) == PROCESSES * rounds_at(url)
 
 
 def test_many_values_are_seen_together(url: str) -> None:
     """No process ever sees half of a pair that another one writes."""
-    assert hammer(url, "set_many") == [[True] * ROUNDS] * PROCESSES
+    assert hammer(url, "set_many") == [[True] * rounds_at(url)] * PROCESSES
     items, _ = look(url)
     assert items["left"] == items["right"]
 
@@ -113,4 +123,4 @@ def test_many_values_are_seen_together(url: str) -> None:
 def test_of_many_writers_over_one_version_one_wins(url: str) -> None:
     """Each version is written over once."""
     won = sorted(version for versions in hammer(url, "compare_and_set") for version in versions)
-    assert won == list(range(ROUNDS + 1))
+    assert won == list(range(rounds_at(url) + 1))

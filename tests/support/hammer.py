@@ -6,6 +6,7 @@ It says ``ready``, waits for a line, does its rounds, and says what it saw, as J
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ def _say(text: str) -> None:
 def main() -> None:
     """Do what the command line says."""
     url, verb, rounds, number = sys.argv[1:]
-    with connect(url, settings=Settings()) as store:
+    with connect(url, settings=Settings(token=os.environ.get("KEEPSTATE_TOKEN"))) as store:
         tss = store.task("etl", "2026-11-29", "load", try_number=1, attempt_id="one")
         _say("ready")
         sys.stdin.readline()

@@ -13,7 +13,7 @@ from starlette.middleware import Middleware
 from starlette.responses import Response
 
 from keepstate.connect import tokens_of
-from keepstate.server import answers, health, login, rest, worker
+from keepstate.server import answers, health, rest, worker
 from keepstate.server.auth import caller_of
 from keepstate.server.cleaning import clean_again_and_again
 from keepstate.server.headers import SecurityHeaders
@@ -100,7 +100,6 @@ def create_app(service: Service, *, cleanup_interval: float = 0) -> FastAPI:
         *(route for router in rest.routers() for route in router.routes),
         *worker.routes,
         *health.routes,
-        *login.routes,
         *pages,
         Route("/metrics", _metrics),
     ]

@@ -99,7 +99,7 @@ async def restore_entry(request: Request) -> Response:
     body = await asked.body(RestoreBody)
     if not asked.caller.reaches_dag(scope.dag_id):
         raise _not_kept(key, body.version)
-    done = await asked.write(_restore, asked.store, scope, asked.writer, key, body.version, condition)
+    done = await asked.write(restore, asked.store, scope, asked.writer, key, body.version, condition)
     return Response(None, 204, etag(done.version))
 
 
@@ -121,7 +121,7 @@ async def restore_asset_entry(request: Request) -> Response:
     number, key, condition = asked.number("asset_id"), asked.key(), condition_of(request)
     body = await asked.body(RestoreBody)
     scope = await reached(asked, number)
-    done = await asked.write(_restore, asked.store, scope, asked.writer, key, body.version, condition)
+    done = await asked.write(restore, asked.store, scope, asked.writer, key, body.version, condition)
     return Response(None, 204, etag(done.version))
 
 
@@ -131,9 +131,10 @@ async def _history(asked: Ask, scope: EntryScope, key: str) -> Response:
     return texts.json_answer(texts.history(scope, found))
 
 
-def _restore(
+def restore(
     store: StateStore, scope: EntryScope, writer: Writer, key: str, version: int, condition: Condition
 ) -> Applied:
+    """Write the value of a version again, if the condition holds: else 412. Raises ``VersionNotFoundError``."""
     rows = store.backend.history(scope, key, now=store.clock())
     past = next((row for row in rows if row.version == version), None)
     if past is None or past.text is None:

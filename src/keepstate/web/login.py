@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
@@ -14,6 +15,9 @@ from keepstate.server.auth import COOKIE, failed, refuse_other_sites
 from keepstate.server.routes import Route
 from keepstate.server.service import service_of
 from keepstate.server.tokens import SESSION_LASTS
+from keepstate.web.addresses import Addresses
+from keepstate.web.asked import Frame
+from keepstate.web.rendering import render
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -25,25 +29,14 @@ _MOST = 4096
 # Back to a page of ours, and never to another host: no second slash or backslash that a browser takes for one.
 _OWN_PATH = re.compile(r"/(?![/\\])[^\x00-\x1f\\]*")
 
-_FORM = """<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Log in · keepstate</title></head>
-<body>
-<main>
-<h1>keepstate</h1>
-{trouble}
-<form method="post" action="login">
-<input type="hidden" name="next" value="{next}">
-<p><label>Token <input type="password" name="token" autocomplete="current-password" autofocus required></label></p>
-<p><button>Log in</button></p>
-</form>
-<p>A token comes from <code>keepstate token create NAME --role editor</code>; the first one is in the file
-<code>admin-token</code> in the server's <code>KEEPSTATE_HOME</code>.</p>
-</main>
-</body>
-</html>
-"""
+
+@dataclass(frozen=True)
+class Login:
+    """The form; ``trouble`` says why the last try was none, ``target`` where a login leads."""
+
+    frame: Frame
+    trouble: str
+    target: str
 
 
 async def show(request: Request) -> Response:
@@ -51,12 +44,12 @@ async def show(request: Request) -> Response:
     code = request.query_params.get("code")
     target = _target(request.query_params.get("next", ""))
     if code is None:
-        return _form("", target)
+        return _form(request, "", target)
     service = service_of(request)
     caller = await service.work.write(service.tokens.spend_login, code)
     if caller is None:
         failed(request)
-        return _form("This link has served, or is older than ten minutes.", target, 401)
+        return _form(request, "This link has served, or is older than ten minutes.", target, 401)
     return await _logged_in(request, caller, target)
 
 
@@ -74,7 +67,7 @@ async def log_in(request: Request) -> Response:
     caller = await service.work.read(service.tokens.check, fields.get("token", [""])[0].strip())
     if caller is None:
         failed(request)
-        return _form("This token is not known, or no longer.", target, 401)
+        return _form(request, "This token is not known, or no longer.", target, 401)
     return await _logged_in(request, caller, target)
 
 
@@ -106,11 +99,9 @@ async def _logged_in(request: Request, caller: Caller, target: str) -> Response:
     return answer
 
 
-def _form(trouble: str, target: str, status: int = 200) -> Response:
-    from html import escape
-
-    shown = f'<p role="alert">{escape(trouble)}</p>' if trouble else ""
-    return HTMLResponse(_FORM.format(trouble=shown, next=escape(target)), status)
+def _form(request: Request, trouble: str, target: str, status: int = 200) -> Response:
+    frame = Frame("Log in", "", "", Addresses(request.scope.get("root_path", "")), "", "")
+    return HTMLResponse(render("login.html", Login(frame, trouble, target)), status)
 
 
 def _target(text: str) -> str:

@@ -1,0 +1,32 @@
+"""The web pages: what every task remembers, to be seen and put right in a browser. Mounted by ``keepstate.server.app``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from keepstate.web import assets, dags, editing, grid, history, login, runs, static, task_instance
+from keepstate.web.addresses import ASSETS, DAGS
+
+if TYPE_CHECKING:
+    from keepstate.server.routes import Route
+
+__all__ = ["LARGEST_FORM", "PATHS", "routes"]
+
+PATHS = (f"{DAGS}/", f"{ASSETS}/")
+"""Where the paths begin that take forms."""
+
+LARGEST_FORM = 64 * 1024 * 1024
+"""Bytes of a form: it writes a byte of a value in three, and a task may have stored 16 MiB."""
+
+routes: list[Route] = [
+    *login.routes,
+    *dags.routes,
+    *grid.routes,
+    *runs.routes,
+    *task_instance.routes,
+    *assets.routes,
+    *editing.routes,
+    *history.routes,
+    *static.routes,
+]
+"""What answers browsers. ``docs/reference/web-pages.md`` lists the same paths; a test compares."""

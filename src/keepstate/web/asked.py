@@ -1,0 +1,237 @@
+"""A browser's request, and what stands around every page: who asks, whether they may, and how trouble is shown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+
+from keepstate.errors import InvalidIdError, KeepstateError
+from keepstate.scope import Writer
+from keepstate.server import answers
+from keepstate.server.auth import caller_of
+from keepstate.server.roles import ROLES, ForbiddenError, Right
+from keepstate.server.routes import Route
+from keepstate.server.service import service_of
+from keepstate.web.addresses import Addresses
+from keepstate.web.rendering import render
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from keepstate.backends.base import Backend
+    from keepstate.server.roles import Caller
+    from keepstate.server.service import Service
+    from keepstate.store import StateStore
+
+    Endpoint = Callable[[Request], Awaitable[Response]]
+
+_MOST_FIELDS = 50
+_LAST_PAGE = 10**9
+_PAGE_NUMBER = re.compile(r"[0-9]{1,12}", re.ASCII)
+_NOT_FOUND = 404
+_UNAUTHENTICATED = 401
+_FORBIDDEN = 403
+
+
+@dataclass(frozen=True)
+class Crumb:
+    """A step of the way to a page; the last one, which is the page, leads nowhere."""
+
+    text: str
+    href: str | None = None
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around a page."""
+
+    title: str
+    user: str
+    role: str
+    addresses: Addresses
+    section: str
+    here: str
+    crumbs: tuple[Crumb, ...] = ()
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A page that can't be shown, and why."""
+
+    frame: Frame
+    status: int
+    heading: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request, who sent it, and what it is answered from."""
+
+    request: Request
+    caller: Caller
+    service: Service
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def store(self) -> StateStore:
+        """The store that is served."""
+        return self.service.store
+
+    @property
+    def backend(self) -> Backend:
+        """What it lives in."""
+        return self.service.store.backend
+
+    @property
+    def writer(self) -> Writer:
+        """Who is recorded with what this request writes."""
+        return Writer("web", name=self.caller.name)
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where the other pages are."""
+        return Addresses(self.request.scope.get("root_path", ""))
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the caller sees what changes something."""
+        return Right.WRITE in ROLES[self.caller.role]
+
+    @property
+    def part_only(self) -> bool:
+        """Whether a script asks for the part of the page that changes, to put it in the place of the one there."""
+        headers = self.request.headers
+        return "hx-request" in headers and "hx-history-restore-request" not in headers
+
+    def path(self, name: str) -> str:
+        """Return a part of the path."""
+        found: str = self.request.path_params[name]
+        return found
+
+    def query(self, name: str) -> str:
+        """Return a parameter of the query; absent is empty."""
+        return self.request.query_params.get(name, "")
+
+    def page_number(self) -> int:
+        """Return which page of a list is asked for, from 1; what is no number is the first."""
+        text = self.query("page")
+        return min(max(int(text), 1), _LAST_PAGE) if _PAGE_NUMBER.fullmatch(text) else 1
+
+    def frame(self, title: str, section: str, *crumbs: Crumb) -> Frame:
+        """Return what stands around a page."""
+        return Frame(
+            title,
+            self.caller.name,
+            self.caller.role.value,
+            self.addresses,
+            section,
+            _here(self.request),
+            crumbs,
+        )
+
+    def answer(self, page: Any, template: str, part: str, status: int = 200) -> Response:
+        """Return the page, or only its part where a script asked."""
+        return HTMLResponse(render(part if self.part_only else template, page), status)
+
+
+def page(
+    path: str, call: Callable[[Asked], Response], *, right: Right = Right.READ, method: str = "GET"
+) -> Route:
+    """Make the route of a page. ``call`` runs on a thread of the store's: one that writes, for a POST that needs to.
+
+    Who is not known is sent to log in; whoever lacks the ``right``, and what is not there, is told so on a page.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            caller = await caller_of(request)
+            caller.require(right)
+            asked = Asked(request, caller, service_of(request), await _fields(request))
+            work = asked.service.work
+            run = work.write if method == "POST" and right is not Right.READ else work.read
+            return await run(_carried_out, call, asked)
+        except HTTPException as exc:
+            if exc.status_code == _UNAUTHENTICATED:
+                return _to_login(request)
+            return _trouble(request, exc.status_code, str(exc.detail))
+        except ForbiddenError as exc:
+            return _trouble(request, _FORBIDDEN, str(exc))
+        except InvalidIdError:
+            # no such id is ever given, so there is nothing of that name
+            return _trouble(request, _NOT_FOUND, "There is nothing here.")
+        except KeepstateError as exc:
+            return _trouble(request, answers.status_of(exc), str(exc))
+
+    return Route(path, endpoint, methods=[method])
+
+
+def _carried_out(call: Callable[[Asked], Response], asked: Asked) -> Response:
+    return call(asked)
+
+
+def not_found(what: str) -> HTTPException:
+    """Make the answer for what is not there, as far as the caller can know."""
+    return HTTPException(_NOT_FOUND, f"There is no such {what}, or none that you may see.")
+
+
+def _here(request: Request) -> str:
+    """Return the path and query that were asked for, as they were written: decoded, a path might mean another one."""
+    scope = request.scope
+    path, query = (
+        scope["raw_path"].decode("ascii", "replace"),
+        scope["query_string"].decode("ascii", "replace"),
+    )
+    return f"{path}?{query}" if query else path
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    if request.method != "POST":
+        return {}
+    try:
+        body = (await request.body()).decode()
+        return dict(parse_qsl(body, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS))
+    except ValueError:
+        raise HTTPException(400, "That is no form of these pages.") from None
+
+
+def _to_login(request: Request) -> Response:
+    addresses = Addresses(request.scope.get("root_path", ""))
+    if "hx-request" in request.headers:
+        # the page that the script runs in, not the part that it asked for
+        return PlainTextResponse("", 401, {"HX-Refresh": "true"})
+    target = _here(request) if request.method == "GET" else addresses.dags()
+    return RedirectResponse(addresses.login(target), 303)
+
+
+_HEADINGS = {
+    403: "You may not do this",
+    404: "Nothing here",
+    409: "That can't be done now",
+    429: "Too many tries",
+    503: "The store can't be reached",
+}
+
+
+def _trouble(request: Request, status: int, message: str) -> Response:
+    if "hx-request" in request.headers:
+        return PlainTextResponse(message, status)
+    caller = request.scope.get("keepstate.caller")
+    heading = _HEADINGS.get(status, "Something is the matter")
+    frame = Frame(
+        heading,
+        caller.name if caller else "",
+        caller.role.value if caller else "",
+        Addresses(request.scope.get("root_path", "")),
+        "",
+        _here(request),
+    )
+    return HTMLResponse(render("trouble.html", Trouble(frame, status, heading, message)), status)

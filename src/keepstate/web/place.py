@@ -1,0 +1,107 @@
+"""What entries hang on, as the pages see it: a task instance or an asset. All that is done with entries is done alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from keepstate.scope import AssetScope, TaskScope
+from keepstate.web.asked import Crumb, not_found
+
+if TYPE_CHECKING:
+    from keepstate.backends.base import EntryScope
+    from keepstate.scope import AssetInfo, TaskInstanceInfo
+    from keepstate.web.asked import Asked
+
+_MOST_DIGITS = 10
+
+
+@dataclass(frozen=True)
+class Place:
+    """A scope that exists and that the caller reaches.
+
+    ``base`` is the address of its page, ``store`` what its entries are called together, ``reader`` who will miss them.
+    """
+
+    scope: EntryScope
+    base: str
+    title: str
+    store: str
+    reader: str
+    crumbs: tuple[Crumb, ...]
+    task_instance: TaskInstanceInfo | None = None
+    asset: AssetInfo | None = None
+
+    @property
+    def expires(self) -> bool:
+        """Whether its entries have an expiry at all."""
+        return self.task_instance is not None
+
+
+def place_of(asked: Asked) -> Place:
+    """Return the place that the path names. Answers 404 for one that is not there, as far as the caller can know."""
+    return (
+        _asset(asked) if "asset_id" in asked.request.path_params else _task_instance(asked, task_scope(asked))
+    )
+
+
+def task_scope(asked: Asked) -> TaskScope:
+    """Return the task instance that the path names, known or not."""
+    path = asked.request.path_params
+    index = _index(path["map_index"]) if "map_index" in path else -1
+    return TaskScope(asked.path("dag_id"), asked.path("run_id"), asked.path("task_id"), index)
+
+
+def _index(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS:
+        raise not_found("task instance")
+    return int(text)
+
+
+def _task_instance(asked: Asked, scope: TaskScope) -> Place:
+    info = (
+        asked.backend.task_instance(scope, now=asked.store.clock())
+        if asked.caller.reaches_dag(scope.dag_id)
+        else None
+    )
+    if info is None:
+        raise not_found("task instance")
+    title = scope.task_id if scope.map_index < 0 else f"{scope.task_id} [{scope.map_index}]"
+    return Place(
+        scope,
+        asked.addresses.task_instance(scope),
+        title,
+        "Task State Store",
+        "the next attempt",
+        (*crumbs_to_run(asked, scope), Crumb(title, asked.addresses.task_instance(scope))),
+        task_instance=info,
+    )
+
+
+def crumbs_to_run(asked: Asked, scope: TaskScope) -> tuple[Crumb, ...]:
+    """Return the way from the front door to a run."""
+    addresses = asked.addresses
+    return (
+        Crumb("Dags", addresses.dags()),
+        Crumb(scope.dag_id, addresses.dag(scope.dag_id)),
+        Crumb(scope.run_id, addresses.run(scope.dag_id, scope.run_id)),
+    )
+
+
+def _asset(asked: Asked) -> Place:
+    text = asked.path("asset_id")
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS * 2 else 0
+    info = asked.backend.asset(number, now=asked.store.clock())
+    if info is None or not asked.caller.reaches_asset(info.name, info.uri):
+        raise not_found("asset")
+    addresses = asked.addresses
+    return Place(
+        # by its name alone: with the uri as well, a write would rename an asset that got another one meanwhile
+        AssetScope(info.name),
+        addresses.asset(info.id),
+        info.name,
+        "Asset State Store",
+        "the next task that reads them",
+        (Crumb("Assets", addresses.assets()), Crumb(info.name, addresses.asset(info.id))),
+        asset=info,
+    )

@@ -1,0 +1,74 @@
+"""From a page's context to HTML. Everything is escaped; a name that a context lacks is an error, never an empty place."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from keepstate.clock import to_datetime
+from keepstate.web.addresses import with_query
+from keepstate.web.states import look_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+def render(template: str, page: Any) -> str:
+    """Return the HTML of a template, in which the context is called ``page``."""
+    return _environment().get_template(template).render(page=page)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("keepstate.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(
+        instant=_instant, plain_time=_plain_time, number=_number, size=_size, moment=to_datetime
+    )
+    environment.globals.update(asset=_asset, with_query=with_query, look_of=look_of, anchor=anchor)
+    return environment
+
+
+@cache
+def _asset(name: str) -> str:
+    """Return a static file's address below the prefix; another content has another address, so it may be kept for ever."""
+    content = files("keepstate.web").joinpath("static", *name.split("/")).read_bytes()
+    return f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
+
+
+def anchor(key: str) -> str:
+    """Return an id for what belongs to a key: the same each time, so that the focus finds it again in a new part."""
+    return hashlib.sha256(key.encode()).hexdigest()[:12]
+
+
+def _instant(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _plain_time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _number(value: int) -> str:
+    return f"{value:,}"
+
+
+_KILO = 1024
+
+
+def _size(count: int) -> str:
+    if count < _KILO:
+        return f"{count} bytes"
+    if count < _KILO * _KILO:
+        return f"{count / _KILO:.1f} KB"
+    return f"{count / _KILO / _KILO:.1f} MB"

@@ -1,0 +1,44 @@
+"""Styles, scripts and pictures: everything comes from here, and works without the internet."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from keepstate.server.routes import Route
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+# its address has its content's hash
+_KEPT = "public, max-age=31536000, immutable"
+
+
+async def _serve(request: Request) -> Response:
+    name: str = request.path_params["name"]
+    found = _files().get(name)
+    if found is None:
+        raise HTTPException(404)
+    return Response(found, media_type=_TYPES[PurePosixPath(name).suffix], headers={"Cache-Control": _KEPT})
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    """Return the files by their names: only what is listed is served, so no name leads elsewhere."""
+    root = files("keepstate.web").joinpath("static")
+    found = {entry.name: entry for entry in root.iterdir()}
+    found |= {f"vendor/{entry.name}": entry for entry in root.joinpath("vendor").iterdir()}
+    return {
+        name: entry.read_bytes()
+        for name, entry in found.items()
+        if entry.is_file() and PurePosixPath(name).suffix in _TYPES
+    }
+
+
+routes = [Route("/static/{name:path}", _serve)]

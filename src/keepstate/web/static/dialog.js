@@ -1,0 +1,73 @@
+// The one dialog: it opens with what is loaded into it, closes when a change is made, and gives the focus back.
+"use strict";
+(() => {
+  const dialog = document.getElementById("dialog");
+  const content = document.getElementById("dialog-content");
+  const toasts = document.getElementById("toasts");
+  let opener = null; // the id of what opened it: the element itself may have been drawn anew meanwhile
+
+  const toast = (text, kind) => {
+    const note = document.createElement("p");
+    note.className = `toast ${kind}`;
+    note.textContent = text;
+    toasts.append(note);
+    setTimeout(() => note.remove(), 6000);
+  };
+
+  const giveFocusBack = () => {
+    if (opener === null) return;
+    const target =
+      document.getElementById(opener) ?? document.getElementById("add") ?? document.getElementById("main");
+    target.focus();
+  };
+
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.detail.target?.id === "dialog-content" && !dialog.open) opener = event.detail.elt.id || null;
+  });
+
+  document.addEventListener("htmx:afterSwap", (event) => {
+    if (event.detail.target.id !== "dialog-content") return;
+    if (!dialog.open) dialog.showModal();
+    const wrong = content.querySelector("[aria-invalid], [role=alert] button");
+    (wrong ?? content.querySelector("[autofocus]"))?.focus();
+  });
+
+  dialog.addEventListener("click", (event) => {
+    if (event.target.closest("[data-close]")) dialog.close();
+  });
+  dialog.addEventListener("close", () => {
+    content.replaceChildren();
+    giveFocusBack();
+  });
+
+  document.addEventListener("keepstate:done", (event) => {
+    toast(event.detail.message, "fine");
+    document.getElementById("live")?.dispatchEvent(new Event("keepstate:changed"));
+    if (dialog.open) dialog.close();
+  });
+  document.addEventListener("htmx:afterSettle", (event) => {
+    // the row that had the focus was drawn anew, or is gone
+    if (event.detail.target.id === "live" && document.activeElement === document.body) giveFocusBack();
+  });
+
+  document.addEventListener("htmx:responseError", (event) => {
+    toast(event.detail.xhr.responseText || "The server made a mistake.", "bad");
+  });
+  document.addEventListener("htmx:sendError", (event) => {
+    if (event.detail.elt.id !== "live") toast("The server can't be reached. Nothing was changed.", "bad");
+  });
+
+  // what is typed is checked by the server, whose rules they are
+  document.addEventListener("input", (event) => {
+    if (!event.target.matches("[data-check]")) return;
+    event.target.removeAttribute("aria-invalid");
+    document.getElementById("checker")?.dispatchEvent(new Event("keepstate:check"));
+  });
+  document.addEventListener("htmx:oobAfterSwap", (event) => {
+    const problem = event.detail.target;
+    if (!problem.classList.contains("problem")) return;
+    const field = content.querySelector(`[aria-describedby~="${problem.id}"]:not(fieldset)`);
+    if (problem.textContent.trim()) field?.setAttribute("aria-invalid", "true");
+    else field?.removeAttribute("aria-invalid");
+  });
+})();

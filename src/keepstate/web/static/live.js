@@ -1,0 +1,2 @@
+// Changes as they happen.
+"use strict";

@@ -1,0 +1,97 @@
+"""A task instance: its attempts on a time line, and its storage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+
+from keepstate.web.addresses import MAPPED, TASK
+from keepstate.web.asked import Crumb, page
+from keepstate.web.attempts import AttemptShown, attempts_of
+from keepstate.web.entries import Entries, entries_of
+from keepstate.web.place import Place, crumbs_to_run, place_of, task_scope
+from keepstate.web.removed import Removed, removed_of
+from keepstate.web.runs import Line, line_of
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from keepstate.scope import TaskInstanceInfo, TaskScope
+    from keepstate.web.asked import Asked, Frame
+
+_AT_ONCE = 1000
+_MOST_MAPPED = 1000
+_TABS = frozenset({"storage", "removed", "attempts"})
+
+
+@dataclass(frozen=True)
+class TaskInstance:
+    """A task instance. ``tab`` says which of ``entries``, ``removed`` and the attempts' details is shown."""
+
+    frame: Frame
+    place: Place
+    info: TaskInstanceInfo
+    tab: str
+    attempts: tuple[AttemptShown, ...]
+    entries: Entries | None
+    removed: Removed | None
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """The task instances of a mapped task in a run; ``cut`` says that there are more."""
+
+    frame: Frame
+    task_id: str
+    lines: tuple[Line, ...]
+    cut: bool
+
+
+def show(asked: Asked) -> Response:
+    """Show a task instance; of a task that is mapped, and so has none of its own, the mapped ones."""
+    try:
+        place = place_of(asked)
+    except HTTPException:
+        return _mapped(asked, task_scope(asked))
+    assert place.task_instance is not None  # noqa: S101 - the path names one
+    tab = asked.query("tab")
+    tab = tab if tab in _TABS else "storage"
+    context = TaskInstance(
+        asked.frame(place.title, "dags", *place.crumbs[:-1], Crumb(place.title)),
+        place,
+        place.task_instance,
+        tab,
+        attempts_of(asked, place, with_keys=tab == "attempts"),
+        entries_of(asked, place) if tab == "storage" else None,
+        removed_of(asked, place) if tab == "removed" else None,
+    )
+    return asked.answer(context, "task_instance.html", "_task_instance.html")
+
+
+def _mapped(asked: Asked, scope: TaskScope) -> Response:
+    lines: list[Line] = []
+    if scope.map_index < 0 and asked.caller.reaches_dag(scope.dag_id):
+        offset = 0
+        while len(lines) <= _MOST_MAPPED:
+            batch = asked.backend.task_instances(
+                scope.dag_id, scope.run_id, now=asked.store.clock(), limit=_AT_ONCE, offset=offset
+            )
+            lines += [line_of(info, asked.addresses) for info in batch if info.scope.task_id == scope.task_id]
+            offset += _AT_ONCE
+            if len(batch) < _AT_ONCE:
+                break
+    if not lines:
+        # as it was found to be
+        place_of(asked)
+    context = Mapped(
+        asked.frame(scope.task_id, "dags", *crumbs_to_run(asked, scope), Crumb(scope.task_id)),
+        scope.task_id,
+        tuple(lines[:_MOST_MAPPED]),
+        len(lines) > _MOST_MAPPED,
+    )
+    return asked.answer(context, "mapped.html", "_mapped.html")
+
+
+routes = [page(TASK, show), page(MAPPED, show)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import sqlite3
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -10,21 +11,64 @@ import httpx
 import pytest
 from airflow_client.client import ApiClient, Configuration
 
+from keepstate.connect import connect
+from keepstate.settings import Settings
 from keepstate.testing import ManualClock
 from tests.server.rest.places import DAG, RUN, TASK
+from tests.support.served import serving_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from keepstate.accessors import AssetStateStore, TaskStateStore
     from keepstate.store import StateStore
     from tests.support.served import Served
 
 
+# Starting a server takes longer than most of these tests: those of a file share one, and each finds its store empty.
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, StateStore, Served]]:
+    """A store and its server, with the file that it lives in."""
+    path = tmp_path_factory.mktemp("rest") / "keepstate.db"
+    with (
+        connect(f"sqlite:///{path}", settings=Settings(), clock=ManualClock()) as opened,
+        serving_store(opened) as server,
+    ):
+        yield path, opened, server
+
+
 @pytest.fixture
-def clock() -> ManualClock:
+def store(shared: tuple[Path, StateStore, Served]) -> StateStore:
+    """The store: empty, and at its first moment."""
+    path, store, server = shared
+    connection = sqlite3.connect(path, isolation_level=None)
+    tables = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'keepstate_%'"
+    )
+    for (name,) in tables.fetchall():
+        if name != "keepstate_migration":
+            connection.execute(f"DELETE FROM {name}")
+    connection.close()
+    assert isinstance(store.clock, ManualClock)
+    store.clock.advance(ManualClock().now - store.clock.now)
+    server.service.failures._seen.clear()
+    return store
+
+
+@pytest.fixture
+def clock(store: StateStore) -> ManualClock:
     """The time of the store and its server."""
-    return ManualClock()
+    assert isinstance(store.clock, ManualClock)
+    return store.clock
+
+
+@pytest.fixture
+def served(shared: tuple[Path, StateStore, Served], store: StateStore) -> Served:
+    """The store, served."""
+    return shared[2]
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 from keepstate.connect import connect
 from keepstate.retention import NEVER_EXPIRE
 from keepstate.settings import Settings
+from keepstate.testing import ManualClock
 from tests.server.rest.places import BASE, DAG, RUN, TASK
 from tests.support.served import serving_store
 
@@ -22,10 +23,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from keepstate.store import StateStore
-    from keepstate.testing import ManualClock
     from tests.support.served import Served
 
 CLIENTS = 8
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The time of the store and its server."""
+    return ManualClock()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import embedded, machine, places, postgres, report, startup
+from bench import embedded, in_task, machine, places, postgres, report, server, startup
 from bench.budgets import judge
 from bench.rounds import Measurement, measure
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
     from bench.contenders import Group, Operation
 
-GROUPS = {group.name: group for group in (embedded.GROUP, postgres.GROUP, startup.GROUP)}
+GROUPS = {
+    group.name: group
+    for group in (embedded.GROUP, postgres.GROUP, startup.GROUP, in_task.GROUP, server.GROUP)
+}
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "performance.md"
 
 
@@ -39,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.write_docs and (options.quick or options.only):
         parser.error("--write-docs takes a whole run: leave --quick and --only away")
 
-    console = Console()
+    # a table of what servers do is wider than what a pipe is taken for
+    console = Console(width=None if sys.stdout.isatty() else 120)
     groups = [GROUPS[options.only]] if options.only else list(GROUPS.values())
     run = _run(groups, quick=options.quick)
     report.show(run, console)

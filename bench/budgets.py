@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Budget:
-    """The most that a contender's ratio to the baseline may be."""
+    """The most that a contender's ratio to the baseline may be, or the least."""
 
     what: str
     group: str
@@ -22,6 +22,13 @@ class Budget:
     limit: float
     why: str = ""
     """Where the budget is out of reach: what the time is spent on, and what it buys."""
+    at_least: bool = False
+    """Whether the limit is the least, as for how many times as fast one is."""
+
+    @property
+    def shown(self) -> str:
+        """The limit as the tables have it."""
+        return f"{'≥' if self.at_least else '≤'} {self.limit:g}"
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,8 @@ class Verdict:
         if not self.calm:
             return "machine busy"
         # what is shown is what is judged
-        return "met" if round(self.ratio, 2) <= self.budget.limit else "not met"
+        shown, limit = round(self.ratio, 2), self.budget.limit
+        return "met" if (shown >= limit if self.budget.at_least else shown <= limit) else "not met"
 
 
 _EMBEDDED_SET = (
@@ -79,6 +87,24 @@ BUDGETS: dict[str, Budget] = {
         '`python -c "import keepstate"` / `python -c pass`', "startup", "start", "import keepstate", 2
     ),
     "run": Budget("`keepstate run -- true` / `python -c pass`", "startup", "start", "keepstate run", 10),
+    **{
+        f"in-task {verb} {contender}": Budget(
+            f"in-task `{verb}`: Airflow's own / {contender}", "in-task", verb, contender, limit, at_least=True
+        )
+        for contender, limit in (("keepstate", 20), ("keepstate, HTTP", 10))
+        for verb in ("set", "get")
+    },
+    **{
+        f"server {method}": Budget(
+            f"{what} a second over PostgreSQL: keepstate's server / Airflow's",
+            "server",
+            method,
+            "keepstate, PostgreSQL",
+            10,
+            at_least=True,
+        )
+        for method, what in (("PUT", "durable writes"), ("GET", "reads"))
+    },
 }
 """Why a budget is out of reach stands next to it, and on the page while it is missed."""
 

@@ -14,14 +14,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-Sampler = Callable[[int], list[int]]
-"""Does an operation so many times and returns how long each took, in nanoseconds."""
-
 _PATIENCE = 120.0
+_TO_END = 60.0
 
 
 class ContenderError(Exception):
     """A contender can't be measured; the message says why."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a server did under load: how many answers in how many seconds, and how long they took, in nanoseconds."""
+
+    answers: int
+    seconds: float
+    p50: float
+    p99: float
+
+    @property
+    def rate(self) -> float:
+        """Answers a second."""
+        return self.answers / self.seconds
+
+
+Sampler = Callable[[int], "list[int] | Load"]
+"""Does an operation so many times and returns how long each took, in nanoseconds; or loads a server for so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +70,8 @@ class Contender:
     open: Opener
     can_renew: bool = True
     """Whether it can be opened again and again in one process."""
+    to_open: float = _PATIENCE
+    """The seconds that opening it may take: some are installed first."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +87,8 @@ class Operation:
     """Which of a contender's operations, where the name says more than that."""
     renewed: bool = False
     """Whether each round has a new and empty place."""
+    is_load: bool = False
+    """Whether a server is loaded, and ``samples`` and ``warm_up`` are seconds."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +102,8 @@ class Group:
     place: Callable[[], AbstractContextManager[str]]
     facts: dict[str, str] = field(default_factory=dict)
     """What ``place`` found out, such as the version of a server."""
+    is_gain: bool = False
+    """Whether a ratio says how many times as fast as the baseline one is, instead of how many times as long one takes."""
 
     @property
     def baseline(self) -> str:
@@ -115,31 +138,31 @@ class Lane:
         self._process.start()
         theirs.close()
         try:
-            self.manner: Manner = self._answer()
+            self.manner: Manner = self._answer(contender.to_open)
         except ContenderError:
             self.close()
             raise
 
-    def sample(self, operation: Operation, *, warm_up: bool) -> list[int]:
-        """Return a round's times in nanoseconds, or those of warming up; none where it has no such operation."""
+    def sample(self, operation: Operation, *, warm_up: bool) -> list[int] | Load:
+        """Return a round's times in nanoseconds or its load, or those of warming up; none where it has no such operation."""
         self._ours.send((operation, warm_up))
-        times: list[int] = self._answer()
-        return times
+        found: list[int] | Load = self._answer(_PATIENCE)
+        return found
 
     def close(self) -> None:
         """End the process in good order, or at once if it does not answer."""
         with suppress(OSError):
             self._ours.send(None)
-        self._process.join(_PATIENCE / 10)
+        self._process.join(_TO_END)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
         self._ours.close()
 
-    def _answer(self) -> Any:
+    def _answer(self, patience: float) -> Any:
         try:
-            if not self._ours.poll(_PATIENCE):
-                raise ContenderError(f"no answer within {_PATIENCE:g} s")
+            if not self._ours.poll(patience):
+                raise ContenderError(f"no answer within {patience:g} s")
             error, answer = self._ours.recv()
         except EOFError as exc:
             raise ContenderError("its process died") from exc
@@ -160,10 +183,10 @@ def _serve(contender: Contender, where: str, requests: Connection) -> None:
             while request := requests.recv():
                 operation, warm_up = request
                 if operation.renewed:
-                    times = _sample_anew(contender, where, operation)
+                    found = _sample_anew(contender, where, operation)
                 else:
-                    times = _sample(opened, operation, operation.warm_up if warm_up else operation.samples)
-                requests.send((None, times))
+                    found = _sample(opened, operation, operation.warm_up if warm_up else operation.samples)
+                requests.send((None, found))
     except EOFError:
         return
     except ContenderError as exc:
@@ -174,12 +197,12 @@ def _serve(contender: Contender, where: str, requests: Connection) -> None:
         requests.send((f"{type(exc).__name__}: {exc}", None))
 
 
-def _sample(opened: Opened, operation: Operation, count: int) -> list[int]:
+def _sample(opened: Opened, operation: Operation, count: int) -> list[int] | Load:
     sampler = opened.operations.get(operation.verb or operation.name)
     return sampler(count) if sampler else []
 
 
-def _sample_anew(contender: Contender, where: str, operation: Operation) -> list[int]:
+def _sample_anew(contender: Contender, where: str, operation: Operation) -> list[int] | Load:
     if not contender.can_renew:
         return []
     # left there until the end: removing files is work for the file system that others would wait for

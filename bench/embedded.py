@@ -42,9 +42,22 @@ RETURNING value
 """
 
 
-def _durability(journal_mode: str, synchronous: int) -> str:
+def durability(journal_mode: str, synchronous: int) -> str:
     """Say what SQLite says of a connection."""
     return f"{journal_mode.upper()}, synchronous={_LEVELS[synchronous]}"
+
+
+def file_durability(url: str) -> str:
+    """Say what a store in a SQLite file runs at: a connection made as the store makes its own is asked."""
+    from keepstate import Settings
+    from keepstate.connect import database_at
+
+    database = database_at(url, Settings.load())
+    (journal_mode,), (level,) = (
+        database.query(f"PRAGMA {name}", {})[0] for name in ("journal_mode", "synchronous")
+    )
+    database.close()
+    return durability(journal_mode, level)
 
 
 @contextmanager
@@ -65,7 +78,7 @@ def bare_sqlite3(where: str) -> Iterator[Opened]:
         },
         Manner(
             f"SQLite {sqlite3.sqlite_version}",
-            _durability(journal_mode, level),
+            durability(journal_mode, level),
             "statements alone; values are text already, and stay text when read",
         ),
     )
@@ -75,16 +88,10 @@ def bare_sqlite3(where: str) -> Iterator[Opened]:
 @contextmanager
 def keepstate(where: str) -> Iterator[Opened]:
     """Run keepstate as a task does: an accessor that belongs to an attempt."""
-    from keepstate import Settings, connect
-    from keepstate.connect import database_at
+    from keepstate import connect
 
     url = f"sqlite:///{Path(where, 'keepstate.db')}"
-    # a connection made as the store makes its own says what these run at
-    database = database_at(url, Settings.load())
-    (journal_mode,), (level,) = (
-        database.query(f"PRAGMA {name}", {})[0] for name in ("journal_mode", "synchronous")
-    )
-    database.close()
+    found = file_durability(url)
     values = cycle(VALUES)
     with connect(url) as store:
         task = store.task("bench", "run", "load", try_number=1)
@@ -96,7 +103,7 @@ def keepstate(where: str) -> Iterator[Opened]:
             },
             Manner(
                 version("keepstate"),
-                _durability(journal_mode, level),
+                found,
                 "with fence, versions and history; values are checked and encoded",
             ),
         )
@@ -122,7 +129,7 @@ def diskcache(where: str) -> Iterator[Opened]:
             },
             Manner(
                 version("diskcache"),
-                _durability(mode, level),
+                durability(mode, level),
                 "set to FULL, it comes with NORMAL: a power loss may undo the last writes",
             ),
         )
@@ -151,7 +158,7 @@ def sqlitedict(where: str) -> Iterator[Opened]:
             },
             Manner(
                 version("sqlitedict"),
-                _durability(mode, level),
+                durability(mode, level),
                 "FULL by a PRAGMA sent through its connection, as it sets OFF and offers no choice; "
                 "commit after each write; its increment reads and writes apart, so callers can lose some",
             ),
@@ -200,7 +207,7 @@ def dbos_step(where: str) -> Iterator[Opened]:
         {"set": sample},
         Manner(
             version("dbos"),
-            _durability(mode, level),
+            durability(mode, level),
             "its file made in WAL mode beforehand, it leaves the rollback journal; each step is a new row; "
             "a step that returns the value, inside a workflow that is not timed",
         ),

@@ -27,10 +27,10 @@ def folder() -> Iterator[str]:
 
 
 @contextmanager
-def postgres(facts: dict[str, str]) -> Iterator[str]:
-    """Give the URL of an empty database on a server that does nothing else, durable as PostgreSQL comes."""
-    from tests.support.postgres import postgres_server
+def postgres_server(facts: dict[str, str]) -> Iterator[str]:
+    """Give the URL of a database on a server that does nothing else, durable as PostgreSQL comes; more can be made there."""
+    from tests.support import postgres
 
-    with postgres_server() as server, server.database() as url:
+    with postgres.postgres_server() as server, server.database() as url:
         facts["PostgreSQL"] = server.version
         yield url

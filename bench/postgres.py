@@ -31,6 +31,14 @@ ON CONFLICT (scope_id, entry_key) DO UPDATE SET value = excluded.value, version 
 SELECT = "SELECT value FROM entry WHERE scope_id = 1 AND entry_key = %s"
 
 
+def server_durability(url: str) -> str:
+    """Say what a server says of connections to it, durable as they come."""
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        return _durability(connection)
+
+
 def _durability(connection: Connection[Any]) -> str:
     """Say what the server says of a connection like this."""
     names = ("fsync", "synchronous_commit")
@@ -63,12 +71,8 @@ def bare_psycopg(url: str) -> Iterator[Opened]:
 @contextmanager
 def keepstate(url: str) -> Iterator[Opened]:
     """Run keepstate as a task does: an accessor that belongs to an attempt."""
-    import psycopg
-
     from keepstate import connect
 
-    with psycopg.connect(url) as connection:
-        durability = _durability(connection)
     values = cycle(VALUES)
     with connect(url) as store:
         task = store.task("bench", "run", "load", try_number=1)
@@ -79,7 +83,7 @@ def keepstate(url: str) -> Iterator[Opened]:
             },
             Manner(
                 f"{version('keepstate')}, SQLAlchemy {version('sqlalchemy')}",
-                durability,
+                server_durability(url),
                 "the same driver; with fence, versions, history and request numbers; values are checked and encoded",
             ),
         )
@@ -95,6 +99,6 @@ GROUP = Group(
         Operation("set", rounds=31, samples=50, warm_up=200),
         Operation("get", rounds=31, samples=50, warm_up=200),
     ),
-    place=partial(places.postgres, _FACTS),
+    place=partial(places.postgres_server, _FACTS),
     facts=_FACTS,
 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 _COLORS = {"met": "green", "not met": "red", "not measured": "yellow", "machine busy": "yellow"}
 _FIGURE = ("contender", "median", "min to max", "ratio", "min to max")
+_LOAD = ("contender", "a second", "min to max", "median", "p99", "ratio", "min to max")
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,14 @@ def show(run: Run, console: Console) -> None:
     for group, title in run.titles.items():
         for measurement in run.measurements:
             if measurement.group == group:
-                _print(console, f"{title}: {measurement.operation}", _FIGURE, map(_row, measurement.figures))
+                _print(console, f"{title}: {measurement.operation}", *_table(measurement))
         for figure in run.contenders(group):
             console.print(f"  {figure.contender}: {_manner(figure)}", style="dim", highlight=False)
         console.print()
     rows = (
         (
             verdict.budget.what,
-            f"≤ {verdict.budget.limit:g}",
+            verdict.budget.shown,
             _ratio(verdict.ratio),
             f"[{_COLORS[verdict.says]}]{verdict.says}[/]",
         )
@@ -112,7 +113,7 @@ def _markdown(run: Run) -> Iterator[str]:
     yield from _headings("ratio of medians", "budget", "measured", "")
     for verdict in run.verdicts:
         budget = verdict.budget
-        yield f"| {budget.what} | ≤ {budget.limit:g} | {_ratio(verdict.ratio)} | **{verdict.says}** |"
+        yield f"| {budget.what} | {budget.shown} | {_ratio(verdict.ratio)} | **{verdict.says}** |"
     missed = [verdict.budget for verdict in run.verdicts if verdict.says == "not met"]
     if missed:
         yield ""
@@ -131,9 +132,11 @@ def _markdown(run: Run) -> Iterator[str]:
 
 def _measured(measurement: Measurement) -> Iterator[str]:
     samples = max((figure.samples for figure in measurement.figures), default=0)
-    yield from ("", f"`{measurement.operation}`, {measurement.rounds} rounds, {samples} samples of each:", "")
-    yield from _headings(*_FIGURE)
-    yield from (f"| {' | '.join(_row(figure))} |" for figure in measurement.figures)
+    headings, rows = _table(measurement)
+    of_each = "" if headings is _LOAD else f", {samples} samples of each"
+    yield from ("", f"`{measurement.operation}`, {measurement.rounds} rounds{of_each}:", "")
+    yield from _headings(*headings)
+    yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
 def _headings(*headings: str) -> tuple[str, str]:
@@ -143,13 +146,29 @@ def _headings(*headings: str) -> tuple[str, str]:
 # --------------------------------------------------------------------------------------------------- figures
 
 
-def _row(figure: Figure) -> tuple[str, ...]:
+def _table(measurement: Measurement) -> tuple[tuple[str, ...], Iterator[tuple[str, ...]]]:
+    """Return the headings and rows of an operation."""
+    headings = _LOAD if any(figure.answers for figure in measurement.figures) else _FIGURE
+    return headings, (_row(figure, len(headings)) for figure in measurement.figures)
+
+
+def _row(figure: Figure, width: int) -> tuple[str, ...]:
     if figure.missing:
-        return (figure.contender, "not measured", "", "", "")
+        return (figure.contender, "not measured", *[""] * (width - 2))
+    answers = figure.answers
+    measured = (
+        (_time(figure.median), f"{_time(figure.lowest)} to {_time(figure.highest)}")
+        if answers is None
+        else (
+            f"{answers.rate:,.0f}",
+            f"{answers.lowest:,.0f} to {answers.highest:,.0f}",
+            _time(figure.median),
+            _time(answers.p99),
+        )
+    )
     return (
         figure.contender,
-        _time(figure.median),
-        f"{_time(figure.lowest)} to {_time(figure.highest)}",
+        *measured,
         "" if figure.ratio is None else _ratio(figure.ratio),
         "" if figure.ratio is None else f"{_ratio(figure.lowest_ratio)} to {_ratio(figure.highest_ratio)}",
     )

@@ -9,15 +9,28 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.contenders import ContenderError, Group, Lane, Manner, Operation
+from bench.contenders import ContenderError, Group, Lane, Load, Manner, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 @dataclass(frozen=True)
+class Answers:
+    """A server under load: answers a second by round, and the time that one in a hundred took longer than."""
+
+    rate: float
+    lowest: float
+    highest: float
+    p99: float
+
+
+@dataclass(frozen=True)
 class Figure:
-    """One contender at one operation. Times are in nanoseconds, over all samples; ratios are of the rounds' medians."""
+    """One contender at one operation. Times are in nanoseconds, over all samples; ratios are of the rounds' medians.
+
+    Under load, a sample is an answer, times are of the rounds' medians, and ratios are of the answers a second.
+    """
 
     contender: str
     manner: Manner | None = None
@@ -29,6 +42,7 @@ class Figure:
     ratio: float | None = None
     lowest_ratio: float | None = None
     highest_ratio: float | None = None
+    answers: Answers | None = None
     missing: str = ""
     """Why there is no figure; empty where there is one."""
 
@@ -49,17 +63,22 @@ class Measurement:
 
 def measure(group: Group, *, quick: bool, on_round: Callable[[Operation, int], None]) -> list[Measurement]:
     """Measure all operations of a group. Who can't take part is reported with the reason, and the rest go on."""
-    with group.place() as where, ExitStack() as stack:
-        lanes: dict[str, Lane] = {}
-        missing: dict[str, str] = {}
-        for contender in group.contenders:
-            try:
-                lane = Lane(contender, where)
-            except ContenderError as exc:
-                missing[contender.name] = str(exc)
-            else:
-                stack.callback(lane.close)
-                lanes[contender.name] = lane
+    lanes: dict[str, Lane] = {}
+    missing: dict[str, str] = {}
+    with ExitStack() as stack:
+        try:
+            where = stack.enter_context(group.place())
+        except ContenderError as exc:
+            missing = {contender.name: str(exc) for contender in group.contenders}
+        else:
+            for contender in group.contenders:
+                try:
+                    lane = Lane(contender, where)
+                except ContenderError as exc:
+                    missing[contender.name] = str(exc)
+                else:
+                    stack.callback(lane.close)
+                    lanes[contender.name] = lane
         return [
             _measure(group, _shortened(operation) if quick else operation, lanes, missing, on_round)
             for operation in group.operations
@@ -67,8 +86,12 @@ def measure(group: Group, *, quick: bool, on_round: Callable[[Operation, int], N
 
 
 def _shortened(operation: Operation) -> Operation:
+    samples, warm_up = (2, 1) if operation.is_load else (5, 3)
     return dataclasses.replace(
-        operation, rounds=3, samples=min(operation.samples, 5), warm_up=min(operation.warm_up, 3)
+        operation,
+        rounds=3,
+        samples=min(operation.samples, samples),
+        warm_up=min(operation.warm_up, warm_up),
     )
 
 
@@ -79,7 +102,7 @@ def _measure(
     missing: dict[str, str],
     on_round: Callable[[Operation, int], None],
 ) -> Measurement:
-    times: dict[str, list[list[int]]] = {}
+    rounds: dict[str, list[list[int] | Load]] = {}
     absent = dict(missing)
     # seeded: the order changes from round to round, so that nobody always follows the same one
     order, shuffler = list(lanes), random.Random(operation.name)
@@ -94,31 +117,49 @@ def _measure(
                 absent[name] = str(exc)
                 continue
             if number and found:
-                times.setdefault(name, []).append(found)
+                rounds.setdefault(name, []).append(found)
         on_round(operation, number)
-    base = times.get(group.baseline, []) if group.baseline not in absent else []
+    base = rounds.get(group.baseline, []) if group.baseline not in absent else []
     figures = [
         Figure(contender.name, missing=absent[contender.name])
         if contender.name in absent
-        else _figure(contender.name, lanes[contender.name].manner, times[contender.name], base)
+        else _figure(lanes[contender.name].manner, contender.name, rounds[contender.name], base, group)
         for contender in group.contenders
-        if contender.name in absent or contender.name in times
+        if contender.name in absent or contender.name in rounds
     ]
     return Measurement(group.name, operation.name, operation.rounds, tuple(figures))
 
 
-def _figure(name: str, manner: Manner, rounds: list[list[int]], base: list[list[int]]) -> Figure:
-    samples = [time for one in rounds for time in one]
-    ratios = [median(ours) / median(theirs) for ours, theirs in zip(rounds, base, strict=False)]
+def _figure(
+    manner: Manner, name: str, rounds: list[list[int] | Load], base: list[list[int] | Load], group: Group
+) -> Figure:
+    loads = [one for one in rounds if isinstance(one, Load)]
+    times = [time for one in rounds if not isinstance(one, Load) for time in one]
+    shown = [one.p50 for one in loads] or times
+    ratios = [
+        _took(theirs) / _took(ours) if group.is_gain else _took(ours) / _took(theirs)
+        for ours, theirs in zip(rounds, base, strict=False)
+    ]
     return Figure(
         name,
         manner=manner,
-        samples=len(samples),
-        median=median(samples),
-        lowest=min(samples),
-        highest=max(samples),
-        mean=sum(samples) / len(samples),
+        samples=sum(one.answers for one in loads) or len(times),
+        median=median(shown),
+        lowest=min(shown),
+        highest=max(shown),
+        mean=sum(shown) / len(shown),
         ratio=median(ratios) if ratios else None,
         lowest_ratio=min(ratios, default=None),
         highest_ratio=max(ratios, default=None),
+        answers=_answers(loads) if loads else None,
     )
+
+
+def _took(found: list[int] | Load) -> float:
+    """Return what a round says of the time that one operation takes; under load, side by side with others."""
+    return 1 / found.rate if isinstance(found, Load) else median(found)
+
+
+def _answers(loads: list[Load]) -> Answers:
+    rates = [one.rate for one in loads]
+    return Answers(median(rates), min(rates), max(rates), median(one.p99 for one in loads))

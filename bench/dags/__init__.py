@@ -1,0 +1,1 @@
+"""DAGs of the benchmark, which Airflow reads."""

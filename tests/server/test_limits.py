@@ -187,7 +187,7 @@ def test_an_answer_that_nobody_reads_is_given_up(hasty: None) -> None:
         b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\xfe\r\n\r\n",
+        b"GET /nowhere HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\xfe\r\n\r\n",
         b"GET /nowhere HTTP/1.1\r\nHost: x\r\nCookie: keepstate_session=\xff\xfe; a=b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999999999999999\r\n\r\n",
         b"GET /nowhere HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nHost: x\r\n\r\n",

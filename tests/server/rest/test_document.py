@@ -88,8 +88,8 @@ def test_the_page_needs_nothing_from_elsewhere(rest: httpx.Client, document: dic
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     links = _Links()
     links.feed(page.text)
-    assert sorted(set(links.found)) == ["docs/style.css", "openapi.json"]
-    for link in links.found:
+    assert sorted(set(links.found)) == ["data:,", "docs/style.css", "openapi.json"]
+    for link in set(links.found) - {"data:,"}:
         assert rest.get(f"/{link}").status_code == 200
     for _, path in _operations(document):
         assert path in page.text

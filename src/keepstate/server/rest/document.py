@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter
 from fastapi.openapi.utils import get_openapi
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -76,8 +78,18 @@ def _page(app: FastAPI) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["marked"] = _marked
     template = environment.from_string(_file("docs.html"))
     return template.render(document=document, groups=groups)
+
+
+def _marked(text: str) -> Markup:
+    """Return a text with what stands between backticks as code."""
+    parts = (
+        Markup("<code>{}</code>").format(part) if odd else escape(part)
+        for part, odd in zip(text.split("`"), itertools.cycle((False, True)), strict=False)
+    )
+    return Markup().join(parts)
 
 
 @lru_cache(maxsize=8)

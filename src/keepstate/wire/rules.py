@@ -114,7 +114,7 @@ def _holder(holder: Holder) -> Holder:
 
 def _begin(begin: Begin) -> Begin:
     check_attempt(1 if begin.try_number is None else begin.try_number, begin.attempt_id, begin.item)
-    _whole("lease", begin.lease, _LAST_INSTANT)
+    _whole("lease", begin.lease, 2**63 - 1)
     return begin
 
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 # Without Airflow's constraint files, these make the version run.
 PINS: dict[str, tuple[str, ...]] = {
-    "2.11.2": ("psycopg2-binary",),
+    "2.11.2": ("apache-airflow-providers-standard", "psycopg2-binary"),
     "3.0.6": ("fastapi==0.116.1", "pyjwt<2.11"),
     "3.1.8": ("asyncpg", "psycopg2-binary"),
     "3.2.2": ("fastapi<0.137", "svcs<26.2"),

@@ -134,6 +134,12 @@ def _offer(context: Any, ti: Any) -> None:
             context.update(_stores_of(ti))
 
 
+def stores_of_process(ti: Any) -> dict[str, Lazy] | None:
+    """Return the accessors of a task instance that this process carries out, and ``None`` for one it only looks at."""
+    kept: dict[str, Lazy] | None = vars(ti).get(_KEPT)
+    return kept
+
+
 def _stores_of(ti: Any) -> dict[str, Lazy]:
     """Return the accessors of a task instance: the same ones in each of its contexts, of which 3.0 makes several.
 

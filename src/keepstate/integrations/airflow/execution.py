@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from keepstate.errors import BackendError, InvalidInputError, KeepstateError
-from keepstate.integrations.airflow import authority, metadata
+from keepstate.integrations.airflow import authority, deletions, metadata
 from keepstate.values import HARD_VALUE_LIMIT
 from keepstate.wire import decode_request, encode_answer, encode_error
 
@@ -197,6 +197,8 @@ def _make_tables() -> None:
 
 def _clean_up() -> None:
     try:
-        metadata.store().cleanup()
+        store = metadata.store()
+        deletions.sweep(store)
+        store.cleanup()
     except Exception as exc:  # noqa: BLE001 - the next one tries again
         log.warning("cleanup of keepstate's tables failed, and will be tried again: %s", exc)

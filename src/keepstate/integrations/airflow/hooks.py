@@ -20,6 +20,7 @@ _HERE = "keepstate.integrations.airflow"
 
 # Airflow's module -> the function of ours that extends it, as module:function
 _BEFORE_3_3 = {
+    "airflow.models.dagrun": "deletions:extend",
     "airflow.sdk": "names:extend_sdk",
     "airflow.sdk.execution_time.context": "names:extend_execution_context",
     "airflow.sdk.execution_time.task_runner": "context:extend_task_runner",
@@ -29,13 +30,17 @@ _BEFORE_3_3 = {
 }
 _EXTENSIONS = {
     "2.11": {
+        "airflow.models.dagrun": "deletions:extend",
         "airflow.utils.context": "context:admit_names",
         "airflow.models.taskinstance": "context:extend_models",
     },
     "3.0": {**_BEFORE_3_3, "airflow.utils.context": "context:admit_names"},
     "3.1": {**_BEFORE_3_3, "airflow.sdk.definitions.context": "context:admit_names"},
     "3.2": {**_BEFORE_3_3, "airflow.sdk.definitions.context": "context:admit_names"},
-    "3.3": {"airflow.sdk.execution_time.task_runner": "context:extend_task_runner_of_3_3"},
+    "3.3": {
+        "airflow.models.dagrun": "deletions:extend_3_3",
+        "airflow.sdk.execution_time.task_runner": "context:extend_task_runner_of_3_3",
+    },
 }
 
 # modules of 3.3 -> ours, whose public names they get
@@ -44,7 +49,12 @@ _SUPPLIED_BELOW_3_3 = {
     "airflow.sdk.state": f"{_HERE}.supplied.state",
 }
 _SUPPLIED: dict[str, Mapping[str, str]] = {
-    "2.11": {},
+    "2.11": {
+        "airflow.sdk": f"{_HERE}.supplied.sdk",
+        "airflow.sdk.bases": f"{_HERE}.supplied.bases",
+        "airflow.sdk.bases.operator": f"{_HERE}.supplied.operator",
+        **_SUPPLIED_BELOW_3_3,
+    },
     "3.0": _SUPPLIED_BELOW_3_3,
     "3.1": _SUPPLIED_BELOW_3_3,
     "3.2": _SUPPLIED_BELOW_3_3,
@@ -57,6 +67,20 @@ def series(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
+def _loaded_version() -> str | None:
+    return getattr(sys.modules.get("airflow"), "__version__", None)
+
+
+def is_airflow_2() -> bool:
+    """Whether the Airflow of this process is 2.11."""
+    return (_loaded_version() or "").startswith("2.")
+
+
+def is_below_3_3() -> bool:
+    """Whether the Airflow of this process is one that has no state store of its own, and that we know."""
+    return series(_loaded_version() or "") in {"2.11", "3.0", "3.1", "3.2"}
+
+
 def install(version: str | None = None) -> None:
     """Extend the Airflow of this process; a second call does nothing. ``version`` defaults to that of the loaded one.
 
@@ -65,7 +89,7 @@ def install(version: str | None = None) -> None:
     if any(isinstance(finder, Finder) for finder in sys.meta_path):
         return
     if version is None:
-        version = getattr(sys.modules.get("airflow"), "__version__", None)
+        version = _loaded_version()
     line = series(version or "")
     if line not in _EXTENSIONS:
         _log_unknown(version)
@@ -104,7 +128,11 @@ class Finder(MetaPathFinder):
         spec = self._from_others(fullname, path, target)
         if spec is None:
             source = self._supplied.get(fullname)
-            return None if source is None else ModuleSpec(fullname, _Supplying(source))
+            if source is None:
+                return None
+            # one that has others below it is a package
+            inside = any(name.startswith(f"{fullname}.") for name in self._supplied)
+            return ModuleSpec(fullname, _Supplying(source), is_package=inside)
         if fullname in self._extensions and spec.loader is not None:
             spec.loader = _Extending(spec.loader, self.extend)
         return spec
@@ -167,7 +195,13 @@ class _Supplying(Loader):
     def exec_module(self, module: ModuleType) -> None:
         __import__(self._source)
         source = sys.modules[self._source]
+        names = list(source.__all__)
         module.__doc__ = source.__doc__
-        module.__dict__["__all__"] = list(source.__all__)
-        for name in source.__all__:
-            setattr(module, name, getattr(source, name))
+
+        def load(name: str) -> object:
+            if name not in names:
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            return getattr(source, name)
+
+        # names load when they are asked for, as those of Airflow's own do
+        module.__dict__.update(__all__=names, __getattr__=load)

@@ -10,6 +10,7 @@ from keepstate.clock import system_clock
 from keepstate.connect import connect, route
 from keepstate.integrations.airflow import configuration, metadata
 from keepstate.integrations.airflow.attempts import attempt_of
+from keepstate.integrations.airflow.hooks import is_airflow_2
 from keepstate.integrations.airflow.stale import Watched
 from keepstate.runtime.assets import AssetStates, as_assets
 from keepstate.scope import Writer
@@ -78,22 +79,16 @@ def _store_of(settings: Settings) -> StateStore:
 def _opened(settings: Settings) -> StateStore:
     if route(None, settings) != "embedded":
         store = connect(settings=settings)
-    elif _is_airflow_2():
+    elif is_airflow_2():
         store = metadata.store()
     else:
         from keepstate.integrations.airflow.channel import SupervisorBackend
 
         backend = cast("Backend", SupervisorBackend(retry_timeout=settings.retry_timeout))
         return StateStore(backend, settings=settings, clock=system_clock)
-    if _is_airflow_2():
+    if is_airflow_2():
         store.backend = cast("Backend", Watched(store.backend))
     return store
-
-
-def _is_airflow_2() -> bool:
-    from airflow import __version__
-
-    return str(__version__).startswith("2.")
 
 
 def _concrete(assets: Any) -> Iterator[Any]:

@@ -1,0 +1,105 @@
+"""When Airflow deletes a run, what its tasks stored goes too."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from keepstate.integrations.airflow import metadata
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from keepstate.store import StateStore
+
+log = logging.getLogger("keepstate")
+
+_DELETED = "keepstate_deleted_runs"
+_ANY = None
+"""Stands for runs that were deleted in bulk: nobody says which."""
+_PAGE = 500
+
+
+def extend(module: ModuleType) -> None:
+    """Watch for runs that are deleted by this process.
+
+    It is done once the deletion is committed, over a connection of keepstate's own, so that neither waits for the other. A
+    deletion that gets past this, made by another program say, is noticed by `sweep`.
+    """
+    from sqlalchemy import event
+    from sqlalchemy.orm import Session, object_session
+
+    kind = module.__dict__["DagRun"]
+
+    def noted(_mapper: Any, _connection: Any, run: Any) -> None:
+        session = object_session(run)
+        if session is not None:
+            session.info.setdefault(_DELETED, set()).add((run.dag_id, run.run_id))
+
+    def noted_in_bulk(execution: Any) -> None:
+        if execution.is_delete and getattr(execution.bind_mapper, "class_", None) is kind:
+            execution.session.info.setdefault(_DELETED, set()).add(_ANY)
+
+    event.listen(kind, "after_delete", noted)
+    event.listen(Session, "do_orm_execute", noted_in_bulk)
+    event.listen(Session, "after_commit", _committed)
+    event.listen(Session, "after_rollback", lambda session: session.info.pop(_DELETED, None))
+
+
+def extend_3_3(module: ModuleType) -> None:
+    """Watch for deleted runs where keepstate is the backend of Airflow 3.3; elsewhere it has nothing there."""
+    from keepstate.integrations.airflow import configuration
+
+    if configuration.load().backend == configuration.BACKEND:
+        extend(module)
+
+
+def _committed(session: Any) -> None:
+    runs = session.info.pop(_DELETED, None)
+    if not runs:
+        return
+    try:
+        store = metadata.store()
+        for run in runs:
+            if run is _ANY:
+                sweep(store)
+            else:
+                store.delete_run(*run)
+    except Exception as exc:  # noqa: BLE001 - Airflow's deletion is done; what is left over goes with a later sweep
+        log.warning("The state of deleted runs could not be deleted yet: %s", exc)
+
+
+def sweep(store: StateStore) -> int:
+    """Delete the state of runs that Airflow no longer knows; return how many they were.
+
+    A store at ``KEEPSTATE_URL`` may hold the runs of others besides, so there nothing is swept.
+    """
+    if store.settings.url is not None:
+        return 0
+    gone: list[tuple[str, str]] = []
+    offset = 0
+    while True:
+        runs = [(run.dag_id, run.run_id) for run in store.runs(limit=_PAGE, offset=offset)]
+        gone += sorted(set(runs) - _known(runs))
+        if len(runs) < _PAGE:
+            break
+        offset += _PAGE
+    for run in gone:
+        store.delete_run(*run)
+    return len(gone)
+
+
+def _known(runs: list[tuple[str, str]]) -> set[tuple[str, str]]:
+    if not runs:
+        return set()
+    from airflow.models.dagrun import DagRun
+    from airflow.settings import engine
+    from sqlalchemy import select
+    from sqlalchemy.orm import Session
+
+    # by the columns each, as not every database compares pairs; what is too much is sorted out here
+    query = select(DagRun.dag_id, DagRun.run_id).where(
+        DagRun.dag_id.in_({dag_id for dag_id, _ in runs}), DagRun.run_id.in_({run_id for _, run_id in runs})
+    )
+    with Session(engine) as session:
+        return {(row.dag_id, row.run_id) for row in session.execute(query)}

@@ -36,7 +36,7 @@ demo: $(VENV)/.synced-demo ## Watch three tasks get killed and carry on (under a
 	@$(BIN)/keepstate demo
 
 .PHONY: test
-test: check ## check, then every test but the slow ones
+test: check browser ## check, then every test but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-all
@@ -70,6 +70,10 @@ wrk:
 docs: $(VENV)/.synced-docs ## Build the documentation into site/; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+.PHONY: screenshots
+screenshots: $(VENV)/.synced-dev browser ## Take the pictures of the pages in docs/images anew
+	$(BIN)/python -m pytest tests/web/screenshots.py
+
 .PHONY: clean
 clean: ## Remove everything that is made here
 	rm -rf $(VENV) .cache site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -94,6 +98,11 @@ $(VENV)/.synced-demo: pyproject.toml uv.lock | $(BIN)/uv
 $(VENV)/.synced-dev: pyproject.toml uv.lock | $(BIN)/uv
 	$(sync) --group test --group lint
 	@touch $@
+
+# What the tests of the pages need that is no Python package: Chromium and axe-core. Looks each time, as either may have gone.
+.PHONY: browser
+browser: $(VENV)/.synced-dev
+	@$(BIN)/python -m tests.support.browser
 
 $(VENV)/.synced-bench: pyproject.toml uv.lock | $(BIN)/uv
 	$(sync) --group test --group bench

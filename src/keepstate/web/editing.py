@@ -36,8 +36,12 @@ _NOT_AS_SEEN = 412
 
 @dataclass(frozen=True)
 class Conflict:
-    """What stands there now instead of what the dialog was opened with; ``entry`` is ``None`` where it is gone."""
+    """What stands there now instead of what the dialog was opened with; ``entry`` is ``None`` where it is gone.
 
+    ``adding``: it was to be a new entry.
+    """
+
+    adding: bool
     entry: EntryShown | None
     text: str
     difference: Difference | None
@@ -104,9 +108,11 @@ class Clearing:
 def show_form(asked: Asked) -> Response:
     """Show the dialog: empty, or with the entry that the query names."""
     place, key = place_of(asked), asked.query("key")
-    entry = _standing(asked, place, key) if key else None
+    if not key:
+        return _form(asked, place, Typed("", "", DEFAULT, "", 0), None)
+    entry = _standing(asked, place, key)
     if entry is None:
-        return _form(asked, place, Typed(key, "", DEFAULT, "", 0), None)
+        raise _gone(key)
     return _form(asked, place, Typed(key, pretty(entry.text), KEEP, "", entry.version), entry)
 
 
@@ -147,10 +153,11 @@ def _conflict(asked: Asked, place: Place, form: Typed, text: str) -> Response:
     """Show what stands there beside what was typed; saving once more writes over that."""
     entry = _standing(asked, place, form.key)
     if entry is None:
-        conflict = Conflict(None, "", None)
+        conflict = Conflict(form.version == 0, None, "", None)
     else:
         shown = entry_shown(entry, place.scope, asked.addresses)
-        conflict = Conflict(shown, pretty(entry.text), difference(decode(entry.text), decode(text)))
+        changes = difference(decode(entry.text), decode(text))
+        conflict = Conflict(form.version == 0, shown, pretty(entry.text), changes)
     again = Typed(form.key, form.value, form.expiry, form.expires_at, entry.version if entry else 0)
     return _form(asked, place, again, entry, conflict=conflict, status=_CONFLICT)
 

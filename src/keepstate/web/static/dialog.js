@@ -36,6 +36,8 @@
     if (event.target.closest("[data-close]")) dialog.close();
   });
   dialog.addEventListener("close", () => {
+    // an answer that is still to come has no place any more
+    document.getElementById("checker")?.dispatchEvent(new Event("htmx:abort"));
     content.replaceChildren();
     giveFocusBack();
   });
@@ -63,11 +65,11 @@
     event.target.removeAttribute("aria-invalid");
     document.getElementById("checker")?.dispatchEvent(new Event("keepstate:check"));
   });
-  document.addEventListener("htmx:oobAfterSwap", (event) => {
-    const problem = event.detail.target;
-    if (!problem.classList.contains("problem")) return;
-    const field = content.querySelector(`[aria-describedby~="${problem.id}"]:not(fieldset)`);
-    if (problem.textContent.trim()) field?.setAttribute("aria-invalid", "true");
-    else field?.removeAttribute("aria-invalid");
+  document.addEventListener("htmx:oobAfterSwap", () => {
+    for (const problem of content.querySelectorAll(".problem")) {
+      const field = content.querySelector(`[aria-describedby~="${problem.id}"]:not(fieldset)`);
+      if (problem.textContent.trim()) field?.setAttribute("aria-invalid", "true");
+      else field?.removeAttribute("aria-invalid");
+    }
   });
 })();

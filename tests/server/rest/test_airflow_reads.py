@@ -56,8 +56,11 @@ def test_dags(airflow: Callable[..., ApiClient], runs: None) -> None:
     assert [dag.dag_id for dag in api.get_dags(limit=1, offset=1).dags] == [DAG]
     dag = api.get_dag(DAG)
     assert (dag.dag_id, dag.dag_display_name, dag.is_paused, dag.owners) == (DAG, DAG, False, [])
-    with pytest.raises(NotFoundException):
-        api.get_dag("absent")
+    details = api.get_dag_details(DAG)
+    assert (details.dag_id, details.catchup, details.is_stale) == (DAG, False, False)
+    for call in (api.get_dag, api.get_dag_details):
+        with pytest.raises(NotFoundException):
+            call("absent")
 
 
 def test_runs(airflow: Callable[..., ApiClient], runs: None, clock: ManualClock) -> None:
@@ -107,6 +110,48 @@ def test_task_instances(airflow: Callable[..., ApiClient], runs: None) -> None:
         api.get_mapped_task_instance(DAG, RUN, "mapped", 2)
     with pytest.raises(NotFoundException):
         api.get_task_instances(DAG, "absent")
+
+
+def test_mapped_task_instances(airflow: Callable[..., ApiClient], runs: None) -> None:
+    """Those of one task, in pages."""
+    api = TaskInstanceApi(airflow())
+    found = api.get_mapped_task_instances(DAG, RUN, "mapped")
+    assert ([one.map_index for one in found.task_instances], found.total_entries) == ([0, 1], 2)
+    page = api.get_mapped_task_instances(DAG, RUN, "mapped", limit=1, offset=1)
+    assert ([one.map_index for one in page.task_instances], page.total_entries) == ([1], 2)
+    for task in (TASK, "absent"):
+        with pytest.raises(NotFoundException):
+            api.get_mapped_task_instances(DAG, RUN, task)
+
+
+def test_tries(airflow: Callable[..., ApiClient], store: StateStore, clock: ManualClock) -> None:
+    """The attempts of the incarnation that stands, by their number; only a success is no failure once it has ended."""
+    ids = [f"01900000-0000-7000-8000-{number:012x}" for number in range(9)]
+    store.task(DAG, RUN, TASK, try_number=1, attempt_id=ids[0]).set("k", 1)
+    store.delete_run(DAG, RUN)
+    for number in (1, 2):
+        store.task(DAG, RUN, TASK, try_number=number, attempt_id=ids[number]).set("k", 1)
+        clock.advance(HOUR)
+    store.task(DAG, RUN, "mapped", map_index=3, try_number=4).set("k", 1)
+    api = TaskInstanceApi(airflow())
+    found = api.get_task_instance_tries(DAG, RUN, TASK)
+    assert [(one.try_number, one.state.value if one.state else None) for one in found.task_instances] == [
+        (1, "failed"),
+        (2, "running"),
+    ]
+    assert found.total_entries == 2
+    assert found.task_instances[0].end_date == found.task_instances[1].start_date
+    assert found.task_instances[0].duration == 3600
+    assert api.get_task_instance_try_details(DAG, RUN, TASK, 2).try_number == 2
+    assert api.get_mapped_task_instance_tries(DAG, RUN, "mapped", 3).task_instances[0].try_number == 4
+    assert api.get_mapped_task_instance_try_details(DAG, RUN, "mapped", 4, 3).map_index == 3
+    for call in (
+        lambda: api.get_task_instance_tries(DAG, RUN, "mapped"),
+        lambda: api.get_task_instance_try_details(DAG, RUN, TASK, 3),
+        lambda: api.get_mapped_task_instance_tries(DAG, RUN, "mapped", 0),
+    ):
+        with pytest.raises(NotFoundException):
+            call()
 
 
 def test_a_run_is_deleted(airflow: Callable[..., ApiClient], runs: None, store: StateStore) -> None:

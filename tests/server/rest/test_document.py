@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate.server.rest import airflow_models, models
+from keepstate.server.rest import airflow_models, attempts, models
 from tests.docs.pages import DOCS
 from tests.server.rest.places import BASE, DAG, RUN_PATH, TASK_PATH
 
@@ -110,7 +110,10 @@ def _answers(rest: httpx.Client, asset_id: int) -> dict[str, tuple[type[BaseMode
         RUN_PATH: airflow_models.DagRunResponse,
         f"{RUN_PATH}/taskInstances": airflow_models.TaskInstanceCollectionResponse,
         TASK_PATH: airflow_models.TaskInstanceResponse,
-        f"{TASK_PATH}/attempts": airflow_models.AttemptCollectionResponse,
+        f"{TASK_PATH}/attempts": attempts.AttemptCollectionResponse,
+        f"{TASK_PATH}/tries": attempts.TryCollectionResponse,
+        f"{TASK_PATH}/tries/1": attempts.TryResponse,
+        f"/api/v2/dags/{DAG}/details": airflow_models.DagDetailsResponse,
         "/api/v2/assets": airflow_models.AssetCollectionResponse,
         asset: airflow_models.AssetResponse,
         "/api/v2/version": airflow_models.VersionResponse,

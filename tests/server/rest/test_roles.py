@@ -43,6 +43,7 @@ RIGHTS: dict[tuple[str, str], Right | None] = {
     ("POST", f"{_ASSET}/state-store-restore/{{key}}"): WRITE,
     ("GET", "/api/v2/dags"): READ,
     ("GET", "/api/v2/dags/{dag_id}"): READ,
+    ("GET", "/api/v2/dags/{dag_id}/details"): READ,
     ("GET", "/api/v2/dags/{dag_id}/dagRuns"): READ,
     ("GET", _RUN): READ,
     ("DELETE", _RUN): ERASE,
@@ -51,6 +52,11 @@ RIGHTS: dict[tuple[str, str], Right | None] = {
     ("GET", _TASK): READ,
     ("GET", f"{_TASK}/{{map_index}}"): READ,
     ("GET", f"{_TASK}/attempts"): READ,
+    ("GET", f"{_TASK}/listMapped"): READ,
+    ("GET", f"{_TASK}/tries"): READ,
+    ("GET", f"{_TASK}/tries/{{task_try_number}}"): READ,
+    ("GET", f"{_TASK}/{{map_index}}/tries"): READ,
+    ("GET", f"{_TASK}/{{map_index}}/tries/{{task_try_number}}"): READ,
     ("GET", "/api/v2/assets"): READ,
     ("GET", _ASSET): READ,
     ("DELETE", _ASSET): ERASE,
@@ -61,7 +67,15 @@ BODIES = {"PUT": {"value": 1}, "PATCH": {"value": 1}, "POST": {"version": 1}}
 
 
 def _path(template: str, **ids: Any) -> str:
-    known = {"dag_id": DAG, "dag_run_id": RUN, "task_id": TASK, "key": "k", "map_index": 0, "asset_id": 1}
+    known = {
+        "dag_id": DAG,
+        "dag_run_id": RUN,
+        "task_id": TASK,
+        "key": "k",
+        "map_index": 0,
+        "asset_id": 1,
+        "task_try_number": 1,
+    }
     return template.format(**{**known, **ids}).replace("+", "%2B")
 
 
@@ -111,8 +125,8 @@ def test_a_role_may_do_what_the_table_says(served: Served, store: StateStore, ro
 
 def _make_all(store: StateStore) -> None:
     for accessor in (
-        store.task(DAG, RUN, TASK),
-        store.task(DAG, RUN, TASK, map_index=0),
+        store.task(DAG, RUN, TASK, try_number=1),
+        store.task(DAG, RUN, TASK, map_index=0, try_number=1),
         store.asset("orders"),
     ):
         accessor.set("k", 1)

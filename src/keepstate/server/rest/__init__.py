@@ -8,6 +8,7 @@ from keepstate.server.rest import (
     about,
     asset_state,
     assets,
+    attempts,
     dags,
     document,
     history,
@@ -24,7 +25,7 @@ __all__ = ["LARGEST_BODY", "PATH", "describe", "routers"]
 
 PATH = "/api/v2/"
 
-_ROOMS = (task_state, asset_state, history, dags, task_instances, assets, about, document)
+_ROOMS = (task_state, asset_state, history, dags, attempts, task_instances, assets, about, document)
 
 
 def routers() -> list[APIRouter]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from keepstate.server.rest.texts import time_text
 
 if TYPE_CHECKING:
-    from keepstate.scope import Attempt, RunInfo, TaskInstanceInfo
+    from keepstate.scope import RunInfo, TaskInstanceInfo
 
 RunState = Literal["queued", "running", "success", "failed"]
 RunType = Literal[
@@ -29,11 +29,13 @@ _ENDED = frozenset({"success", "failed"})
 _STATES = frozenset({"running", "success", "failed", "up_for_retry"})
 
 
-class _Answer(BaseModel):
+class Answer(BaseModel):
+    """What an answer has: these fields and no other."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class DagResponse(_Answer):
+class DagResponse(Answer):
     """A dag: it is there as long as it has runs."""
 
     dag_id: str
@@ -68,14 +70,38 @@ class DagResponse(_Answer):
     owners: list[str]
 
 
-class DagCollectionResponse(_Answer):
+class DagDetailsResponse(DagResponse):
+    """A dag with what else Airflow tells of one."""
+
+    active_runs_count: int
+    asset_expression: None
+    catchup: bool
+    concurrency: int
+    dag_run_timeout: None
+    default_args: None
+    doc_md: None
+    start_date: datetime | None
+    end_date: datetime | None
+    is_favorite: bool
+    is_paused_upon_creation: None
+    last_parsed: datetime | None
+    latest_dag_version: None
+    owner_links: dict[str, str]
+    params: None
+    render_template_as_native_obj: bool
+    rerun_with_latest_version: None
+    template_search_path: None
+    timezone: str | None
+
+
+class DagCollectionResponse(Answer):
     """Dags, ordered by id; the total counts all of them."""
 
     dags: list[DagResponse]
     total_entries: int
 
 
-class DagRunResponse(_Answer):
+class DagRunResponse(Answer):
     """A run. Its state is `running` too where nobody has told keepstate of its end."""
 
     dag_id: str
@@ -102,14 +128,14 @@ class DagRunResponse(_Answer):
     partition_date: datetime | None
 
 
-class DagRunCollectionResponse(_Answer):
+class DagRunCollectionResponse(Answer):
     """Runs, most recently begun first; the total counts all of them."""
 
     dag_runs: list[DagRunResponse]
     total_entries: int
 
 
-class TaskInstanceResponse(_Answer):
+class TaskInstanceResponse(Answer):
     """A task instance. `try_number` is 0 and the state null where no attempt has registered."""
 
     id: uuid.UUID
@@ -148,14 +174,14 @@ class TaskInstanceResponse(_Answer):
     dag_version: None
 
 
-class TaskInstanceCollectionResponse(_Answer):
+class TaskInstanceCollectionResponse(Answer):
     """Task instances, ordered by task and map index; the total counts all of them."""
 
     task_instances: list[TaskInstanceResponse]
     total_entries: int
 
 
-class AssetResponse(_Answer):
+class AssetResponse(Answer):
     """An asset."""
 
     id: int
@@ -173,43 +199,21 @@ class AssetResponse(_Answer):
     last_asset_event: None
 
 
-class AssetCollectionResponse(_Answer):
+class AssetCollectionResponse(Answer):
     """Assets, ordered by name; the total counts all of them."""
 
     assets: list[AssetResponse]
     total_entries: int
 
 
-class AttemptResponse(_Answer):
-    """One execution of a task instance, or of a run."""
-
-    try_number: int
-    attempt_id: str | None
-    incarnation: int
-    state: str
-    host: str | None
-    pid: int | None
-    started_at: datetime
-    beat_at: datetime | None
-    ended_at: datetime | None
-    reason: str | None
-
-
-class AttemptCollectionResponse(_Answer):
-    """Attempts, newest first, those of earlier incarnations too."""
-
-    attempts: list[AttemptResponse]
-    total_entries: int
-
-
-class VersionResponse(_Answer):
+class VersionResponse(Answer):
     """Which keepstate this is."""
 
     version: str
     git_version: str | None
 
 
-class PartHealth(_Answer):
+class PartHealth(Answer):
     """Whether a part is well."""
 
     status: Literal["healthy", "unhealthy"] | None
@@ -233,7 +237,7 @@ class DagProcessorHealth(PartHealth):
     latest_dag_processor_heartbeat: str | None
 
 
-class HealthResponse(_Answer):
+class HealthResponse(Answer):
     """Whether the server and its database are well."""
 
     metadatabase: PartHealth
@@ -284,6 +288,33 @@ def dag(dag_id: str) -> dict[str, Any]:
         "owners": [],
         "max_active_tasks": 0,
         "max_consecutive_failed_dag_runs": 0,
+    }
+
+
+def dag_details(dag_id: str) -> dict[str, Any]:
+    """Return a dag in Airflow's longer shape."""
+    nothing = (
+        "asset_expression",
+        "dag_run_timeout",
+        "default_args",
+        "doc_md",
+        "start_date",
+        "end_date",
+        "is_paused_upon_creation",
+        "last_parsed",
+        "latest_dag_version",
+        "params",
+        "rerun_with_latest_version",
+        "template_search_path",
+        "timezone",
+    )
+    return {
+        **dag(dag_id),
+        **dict.fromkeys(nothing),
+        **dict.fromkeys(("catchup", "is_favorite", "render_template_as_native_obj"), False),
+        "active_runs_count": 0,
+        "concurrency": 0,
+        "owner_links": {},
     }
 
 
@@ -363,20 +394,4 @@ def task_instance(info: TaskInstanceInfo) -> dict[str, Any]:
         "pool_slots": 1,
         "executor_config": "{}",
         "rendered_fields": {},
-    }
-
-
-def attempt(one: Attempt) -> dict[str, Any]:
-    """Return an attempt. It is keepstate's own word and shape."""
-    return {
-        "try_number": one.try_number,
-        "attempt_id": one.attempt_id,
-        "incarnation": one.incarnation,
-        "state": one.state,
-        "host": one.host,
-        "pid": one.pid,
-        "started_at": time_text(one.started_at),
-        "beat_at": time_text(one.beat_at) if one.beat_at else None,
-        "ended_at": time_text(one.ended_at) if one.ended_at else None,
-        "reason": one.reason,
     }

@@ -101,6 +101,11 @@ class Ask:
         index = self.query_number("map_index", -1)
         return TaskScope(self.text("dag_id"), self.text("dag_run_id"), self.text("task_id"), index)
 
+    def mapped_scope(self) -> TaskScope:
+        """Return the task instance that the path alone names."""
+        index = self.number("map_index") if "map_index" in self.request.path_params else -1
+        return TaskScope(self.text("dag_id"), self.text("dag_run_id"), self.text("task_id"), index)
+
     def run_scope(self) -> RunScope:
         """Return the run that the path names."""
         return RunScope(self.text("dag_id"), self.text("dag_run_id"))

@@ -18,7 +18,7 @@ from keepstate.server.rest.models import (
     AssetStateStoreCollectionResponse,
     AssetStateStoreResponse,
 )
-from keepstate.server.rest.task_state import no_entry
+from keepstate.server.rest.task_state import listed, no_entry
 from keepstate.server.roles import Right
 
 BASE = "/api/v2/assets/{asset_id}/state-store"
@@ -43,10 +43,7 @@ async def list_asset_entries(request: Request) -> Response:
     number = asked.number("asset_id")
     limit, offset = asked.window()
     scope = await reached(asked, number)
-    found = await asked.read(
-        asked.backend.read, scope, None, now=asked.store.clock(), limit=limit, offset=offset
-    )
-    return texts.json_answer(texts.listed("asset_state_store", found.entries, texts.asset_entry, found.total))
+    return await listed(asked, scope, "asset_state_store", texts.asset_entry, limit, offset)
 
 
 @operation(

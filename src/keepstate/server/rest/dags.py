@@ -49,10 +49,22 @@ async def list_dags(request: Request) -> Response:
 async def get_dag(request: Request) -> Response:
     """Get a dag."""
     asked = await ask(request, Right.READ)
-    dag_id = asked.dag_id()
-    if not await asked.read(asked.backend.runs, dag_id, pattern=asked.caller.dags, limit=1):
-        raise no_dag(dag_id)
-    return answer(200, shapes.dag(dag_id))
+    return answer(200, shapes.dag(await _known(asked)))
+
+
+@operation(
+    router,
+    "GET",
+    BASE + "/{dag_id}/details",
+    parameters=[DAG_ID],
+    right=Right.READ,
+    answer=shapes.DagDetailsResponse,
+    absent=_NO_DAG,
+)
+async def get_dag_details(request: Request) -> Response:
+    """Get a dag in Airflow's longer shape."""
+    asked = await ask(request, Right.READ)
+    return answer(200, shapes.dag_details(await _known(asked)))
 
 
 @operation(
@@ -122,23 +134,12 @@ async def delete_run(request: Request) -> Response:
     return Response(None, 204)
 
 
-@operation(
-    router,
-    "GET",
-    RUN + "/attempts",
-    parameters=[DAG_ID, RUN_ID],
-    right=Right.READ,
-    answer=shapes.AttemptCollectionResponse,
-    absent=_NO_RUN,
-)
-async def list_attempts_of_run(request: Request) -> Response:
-    """List the attempts of a run as a whole, newest first."""
-    asked = await ask(request, Right.READ)
-    scope = asked.run_scope()
-    if not asked.caller.reaches_dag(scope.dag_id) or not await asked.read(asked.backend.run, scope):
-        raise no_run(asked)
-    found = await asked.read(asked.backend.attempts, scope)
-    return answer(200, {"attempts": [shapes.attempt(one) for one in found], "total_entries": len(found)})
+async def _known(asked: Ask) -> str:
+    """Return the id of a dag that has runs; answer 404 for any other."""
+    dag_id = asked.dag_id()
+    if not await asked.read(asked.backend.runs, dag_id, pattern=asked.caller.dags, limit=1):
+        raise no_dag(dag_id)
+    return dag_id
 
 
 def no_dag(dag_id: str) -> HTTPException:

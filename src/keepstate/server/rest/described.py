@@ -82,6 +82,7 @@ ASSET_ID = _path(
 MAP_INDEX_IN_PATH = _path(
     "map_index", "The map index.", {"type": "integer", "minimum": -1, "maximum": _LARGEST_INDEX}
 )
+TRY_NUMBER = _path("task_try_number", "The number of the attempt.", {"type": "integer"})
 MAP_INDEX = query(
     "map_index",
     "The map index; -1 unless the task is mapped.",

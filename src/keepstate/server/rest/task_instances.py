@@ -1,4 +1,4 @@
-"""Task instances in Airflow's paths and shapes, and their attempts."""
+"""Task instances in Airflow's paths and shapes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keepstate.scope import TaskScope
 from keepstate.server.answers import answer
 from keepstate.server.rest import airflow_models as shapes
 from keepstate.server.rest.asking import Ask, ask
 from keepstate.server.rest.dags import RUN, no_run
 from keepstate.server.rest.described import (
     DAG_ID,
-    MAP_INDEX,
     MAP_INDEX_IN_PATH,
     RUN_ID,
     TASK_INSTANCE,
@@ -26,7 +24,7 @@ from keepstate.server.rest.described import (
 from keepstate.server.roles import Right
 
 if TYPE_CHECKING:
-    from keepstate.scope import TaskInstanceInfo
+    from keepstate.scope import TaskInstanceInfo, TaskScope
 
 BASE = RUN + "/taskInstances"
 ONE = BASE + "/{task_id}"
@@ -73,28 +71,29 @@ async def list_task_instances(request: Request) -> Response:
 async def get_task_instance(request: Request) -> Response:
     """Get a task instance that is not mapped."""
     asked = await ask(request, Right.READ)
-    return answer(200, shapes.task_instance(await _find(asked, asked.task_scope())))
+    return answer(200, shapes.task_instance(await find(asked, asked.task_scope())))
 
 
 @operation(
     router,
     "GET",
-    ONE + "/attempts",
-    parameters=[*TASK_INSTANCE, MAP_INDEX],
+    ONE + "/listMapped",
+    parameters=[*TASK_INSTANCE, *WINDOW],
     right=Right.READ,
-    answer=shapes.AttemptCollectionResponse,
+    answer=shapes.TaskInstanceCollectionResponse,
     absent=_NOT_KNOWN,
 )
-async def list_attempts(request: Request) -> Response:
-    """List the attempts of a task instance, newest first.
-
-    Those of earlier incarnations too, each with the number of its own.
-    """
-    asked = await ask(request, Right.READ, frozenset({"map_index"}))
-    scope = asked.task_scope()
-    await _find(asked, scope)
-    found = await asked.read(asked.backend.attempts, scope)
-    return answer(200, {"attempts": [shapes.attempt(one) for one in found], "total_entries": len(found)})
+async def list_mapped_task_instances(request: Request) -> Response:
+    """List the task instances of a mapped task, ordered by map index."""
+    asked = await ask(request, Right.READ, frozenset({"limit", "offset"}))
+    scope, (limit, offset) = asked.task_scope(), asked.window()
+    found = []
+    if asked.caller.reaches_dag(scope.dag_id):
+        found = await asked.read(_mapped, asked, scope)
+    if not found:
+        raise not_known(scope)
+    listed = [shapes.task_instance(info) for info in found[offset:][:limit]]
+    return answer(200, {"task_instances": listed, "total_entries": len(found)})
 
 
 @operation(
@@ -109,16 +108,24 @@ async def list_attempts(request: Request) -> Response:
 async def get_mapped_task_instance(request: Request) -> Response:
     """Get one of the task instances of a mapped task."""
     asked = await ask(request, Right.READ)
-    scope = TaskScope(
-        asked.text("dag_id"), asked.text("dag_run_id"), asked.text("task_id"), asked.number("map_index")
-    )
-    return answer(200, shapes.task_instance(await _find(asked, scope)))
+    return answer(200, shapes.task_instance(await find(asked, asked.mapped_scope())))
 
 
-async def _find(asked: Ask, scope: TaskScope) -> TaskInstanceInfo:
+def _mapped(asked: Ask, scope: TaskScope) -> list[TaskInstanceInfo]:
+    found = asked.backend.task_instances(scope.dag_id, scope.run_id, now=asked.store.clock())
+    return [one for one in found if one.scope.task_id == scope.task_id and one.scope.map_index >= 0]
+
+
+async def find(asked: Ask, scope: TaskScope) -> TaskInstanceInfo:
+    """Return a task instance; answer 404 for one that is not there, as far as the caller can know."""
     found = None
     if asked.caller.reaches_dag(scope.dag_id):
         found = await asked.read(asked.backend.task_instance, scope, now=asked.store.clock())
     if found is None:
-        raise HTTPException(404, f"task instance {scope} was not found")
+        raise not_known(scope)
     return found
+
+
+def not_known(scope: TaskScope) -> HTTPException:
+    """Make the answer for a task instance that is not there, as far as the caller can know."""
+    return HTTPException(404, f"task instance {scope} was not found")

@@ -34,7 +34,9 @@ from keepstate.server.rest.models import (
 from keepstate.server.roles import Right
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import StoredEntry
+    from collections.abc import Callable
+
+    from keepstate.backends.base import EntryScope, StoredEntry
     from keepstate.scope import TaskScope
 
 BASE = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances/{task_id}/state-store"
@@ -68,10 +70,7 @@ async def list_entries(request: Request) -> Response:
     limit, offset = asked.window()
     if not asked.caller.reaches_dag(scope.dag_id):
         return texts.json_answer(texts.listed("task_state_store", (), texts.task_entry, 0))
-    found = await asked.read(
-        asked.backend.read, scope, None, now=asked.store.clock(), limit=limit, offset=offset
-    )
-    return texts.json_answer(texts.listed("task_state_store", found.entries, texts.task_entry, found.total))
+    return await listed(asked, scope, "task_state_store", texts.task_entry, limit, offset)
 
 
 @operation(
@@ -210,6 +209,23 @@ async def clear_entries(request: Request) -> Response:
     )
     await asked.write(asked.backend.clear, clear)
     return Response(None, 204)
+
+
+async def listed(
+    asked: Ask,
+    scope: EntryScope,
+    name: str,
+    written: Callable[[StoredEntry], str],
+    limit: int,
+    offset: int,
+) -> Response:
+    """Answer with a page of entries. Large values take their time, so they are put together where they are read."""
+
+    def page() -> Response:
+        found = asked.backend.read(scope, None, now=asked.store.clock(), limit=limit, offset=offset)
+        return texts.json_answer(texts.listed(name, found.entries, written, found.total))
+
+    return await asked.read(page)
 
 
 def _reach(asked: Ask, scope: TaskScope) -> None:

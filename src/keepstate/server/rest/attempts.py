@@ -1,0 +1,269 @@
+"""The attempts of task instances and of runs: in keepstate's own shape, and as the tries that Airflow's clients ask for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from keepstate.server.answers import answer
+from keepstate.server.rest.airflow_models import Answer, TaskState
+from keepstate.server.rest.asking import Ask, ask
+from keepstate.server.rest.dags import RUN, no_run
+from keepstate.server.rest.described import (
+    DAG_ID,
+    MAP_INDEX,
+    MAP_INDEX_IN_PATH,
+    RUN_ID,
+    TASK_INSTANCE,
+    TRY_NUMBER,
+    operation,
+)
+from keepstate.server.rest.task_instances import ONE, find
+from keepstate.server.rest.texts import time_text
+from keepstate.server.roles import Right
+
+if TYPE_CHECKING:
+    from keepstate.scope import Attempt, TaskScope
+
+router = APIRouter(tags=["Attempts"])
+
+_NOT_KNOWN = "The task instance is not known."
+_MAPPED = ONE + "/{map_index}"
+_GOES_ON = frozenset({"running", "success", "up_for_retry"})
+
+
+class AttemptResponse(Answer):
+    """One execution of a task instance, or of a run."""
+
+    try_number: int
+    attempt_id: str | None
+    incarnation: int
+    state: str
+    host: str | None
+    pid: int | None
+    started_at: datetime
+    beat_at: datetime | None
+    ended_at: datetime | None
+    reason: str | None
+
+
+class AttemptCollectionResponse(Answer):
+    """Attempts, newest first, those of earlier incarnations too."""
+
+    attempts: list[AttemptResponse]
+    total_entries: int
+
+
+class TryResponse(Answer):
+    """An attempt as Airflow tells of one. Whatever ended it but a success, its state is `failed`."""
+
+    dag_id: str
+    dag_run_id: str
+    dag_display_name: str
+    task_id: str
+    task_display_name: str
+    map_index: int
+    try_number: int
+    max_tries: int
+    state: TaskState
+    start_date: datetime | None
+    end_date: datetime | None
+    duration: float | None
+    hostname: str | None
+    unixname: str | None
+    pid: int | None
+    pool: str
+    pool_slots: int
+    queue: str | None
+    priority_weight: int | None
+    operator: str | None
+    operator_name: str | None
+    queued_when: datetime | None
+    scheduled_when: datetime | None
+    executor: str | None
+    executor_config: str
+    dag_version: None
+
+
+class TryCollectionResponse(Answer):
+    """Attempts of the incarnation that stands, ordered by their number."""
+
+    task_instances: list[TryResponse]
+    total_entries: int
+
+
+@operation(
+    router,
+    "GET",
+    ONE + "/attempts",
+    parameters=[*TASK_INSTANCE, MAP_INDEX],
+    right=Right.READ,
+    answer=AttemptCollectionResponse,
+    absent=_NOT_KNOWN,
+)
+async def list_attempts(request: Request) -> Response:
+    """List the attempts of a task instance, newest first.
+
+    Those of earlier incarnations too, each with the number of its own.
+    """
+    asked = await ask(request, Right.READ, frozenset({"map_index"}))
+    scope = asked.task_scope()
+    await find(asked, scope)
+    return _listed(await asked.read(asked.backend.attempts, scope))
+
+
+@operation(
+    router,
+    "GET",
+    RUN + "/attempts",
+    parameters=[DAG_ID, RUN_ID],
+    right=Right.READ,
+    answer=AttemptCollectionResponse,
+    absent="The run is not known.",
+)
+async def list_attempts_of_run(request: Request) -> Response:
+    """List the attempts of a run as a whole, newest first."""
+    asked = await ask(request, Right.READ)
+    scope = asked.run_scope()
+    if not asked.caller.reaches_dag(scope.dag_id) or not await asked.read(asked.backend.run, scope):
+        raise no_run(asked)
+    return _listed(await asked.read(asked.backend.attempts, scope))
+
+
+@operation(
+    router,
+    "GET",
+    ONE + "/tries",
+    parameters=TASK_INSTANCE,
+    right=Right.READ,
+    answer=TryCollectionResponse,
+    absent=_NOT_KNOWN,
+)
+async def list_tries(request: Request) -> Response:
+    """List the attempts of a task instance that is not mapped, in Airflow's shape."""
+    return await _tries(request)
+
+
+@operation(
+    router,
+    "GET",
+    _MAPPED + "/tries",
+    parameters=[*TASK_INSTANCE, MAP_INDEX_IN_PATH],
+    right=Right.READ,
+    answer=TryCollectionResponse,
+    absent=_NOT_KNOWN,
+)
+async def list_mapped_tries(request: Request) -> Response:
+    """List the attempts of a mapped task instance, in Airflow's shape."""
+    return await _tries(request)
+
+
+@operation(
+    router,
+    "GET",
+    ONE + "/tries/{task_try_number}",
+    parameters=[*TASK_INSTANCE, TRY_NUMBER],
+    right=Right.READ,
+    answer=TryResponse,
+    absent="There is no such attempt.",
+)
+async def get_try(request: Request) -> Response:
+    """Get an attempt of a task instance that is not mapped, in Airflow's shape."""
+    return await _try(request)
+
+
+@operation(
+    router,
+    "GET",
+    _MAPPED + "/tries/{task_try_number}",
+    parameters=[*TASK_INSTANCE, MAP_INDEX_IN_PATH, TRY_NUMBER],
+    right=Right.READ,
+    answer=TryResponse,
+    absent="There is no such attempt.",
+)
+async def get_mapped_try(request: Request) -> Response:
+    """Get an attempt of a mapped task instance, in Airflow's shape."""
+    return await _try(request)
+
+
+async def _tries(request: Request) -> Response:
+    asked = await ask(request, Right.READ)
+    scope = asked.mapped_scope()
+    found = [_as_try(scope, one) for one in await _standing(asked, scope)]
+    return answer(200, {"task_instances": found, "total_entries": len(found)})
+
+
+async def _try(request: Request) -> Response:
+    asked = await ask(request, Right.READ)
+    scope, number = asked.mapped_scope(), asked.number("task_try_number")
+    # the last, where one number was used twice
+    for one in reversed(await _standing(asked, scope)):
+        if one.try_number == number:
+            return answer(200, _as_try(scope, one))
+    raise HTTPException(404, f"attempt {number} of task instance {scope} was not found")
+
+
+async def _standing(asked: Ask, scope: TaskScope) -> list[Attempt]:
+    """Return the attempts of the incarnation that stands, oldest first: in another one their numbers begin again."""
+    await find(asked, scope)
+    found = await asked.read(asked.backend.attempts, scope)
+    return [one for one in reversed(found) if one.incarnation == found[0].incarnation]
+
+
+def _listed(found: list[Attempt]) -> Response:
+    return answer(200, {"attempts": [_shape(one) for one in found], "total_entries": len(found)})
+
+
+def _shape(one: Attempt) -> dict[str, Any]:
+    return {
+        "try_number": one.try_number,
+        "attempt_id": one.attempt_id,
+        "incarnation": one.incarnation,
+        "state": one.state,
+        "host": one.host,
+        "pid": one.pid,
+        "started_at": time_text(one.started_at),
+        "beat_at": time_text(one.beat_at) if one.beat_at else None,
+        "ended_at": time_text(one.ended_at) if one.ended_at else None,
+        "reason": one.reason,
+    }
+
+
+def _as_try(scope: TaskScope, one: Attempt) -> dict[str, Any]:
+    nothing = (
+        "unixname",
+        "queue",
+        "priority_weight",
+        "operator",
+        "operator_name",
+        "queued_when",
+        "scheduled_when",
+        "executor",
+        "dag_version",
+    )
+    ended = one.ended_at
+    return {
+        **dict.fromkeys(nothing),
+        "dag_id": scope.dag_id,
+        "dag_run_id": scope.run_id,
+        "dag_display_name": scope.dag_id,
+        "task_id": scope.task_id,
+        "task_display_name": scope.task_id,
+        "map_index": scope.map_index,
+        "try_number": one.try_number,
+        "max_tries": 0,
+        "state": one.state if one.state in _GOES_ON else "failed",
+        "start_date": time_text(one.started_at),
+        "end_date": time_text(ended) if ended else None,
+        "duration": (ended - one.started_at).total_seconds() if ended else None,
+        "hostname": one.host,
+        "pid": one.pid,
+        "pool": "",
+        "pool_slots": 1,
+        "executor_config": "{}",
+    }

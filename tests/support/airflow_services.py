@@ -27,6 +27,10 @@ PATIENCE = 120.0
 """Seconds that anything may take on a busy machine; all waits are for something to happen, and end when it has."""
 
 
+ROLES = ("admin", "viewer")
+"""The users there are, each named for its role, with the password ``a password``."""
+
+
 @dataclass(frozen=True)
 class Services:
     """A running Airflow. ``home`` has its logs, and its metadata database unless that is a PostgreSQL one."""
@@ -105,6 +109,14 @@ class Services:
                 raise
             return exc.code, json.loads(exc.read() or b"null")
 
+    def token(self, user: str) -> str:
+        """Log in, and return the token of a user."""
+        body = {"username": user, "password": "a password"}
+        status, answer = self.request("POST", "/auth/token", body=body)
+        assert status in {200, 201}, answer
+        token: str = answer["access_token"]
+        return token
+
     def logs(self) -> str:
         """Return the ends of all logs."""
         files = sorted(self.home.glob("*.log")) + sorted((self.home / "logs").rglob("*.log"))
@@ -136,7 +148,8 @@ def services(
         AIRFLOW__CORE__PARALLELISM="3",
         AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION="False",
         AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"{url}/execution/",
-        AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
+        AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS=",".join(f"{role}:{role}" for role in ROLES),
+        AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE=str(home / "passwords.json"),
         AIRFLOW__API__HOST="127.0.0.1",
         AIRFLOW__API__PORT=str(port),
         AIRFLOW__API__BASE_URL=url,
@@ -153,6 +166,7 @@ def services(
         NOTES=str(home / "notes.jsonl"),
         **more,
     )
+    (home / "passwords.json").write_text(json.dumps({role: "a password" for role in ROLES}))
     airflow.run(["airflow", "db", "migrate"], environ)
     commands = [["scheduler", "--skip-serve-logs"]]
     if not airflow.version.startswith("2."):

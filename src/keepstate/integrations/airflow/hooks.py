@@ -81,6 +81,11 @@ def is_below_3_3() -> bool:
     return series(_loaded_version() or "") in {"2.11", "3.0", "3.1", "3.2"}
 
 
+def is_known() -> bool:
+    """Whether this keepstate knows the Airflow of this process."""
+    return series(_loaded_version() or "") in _EXTENSIONS
+
+
 def install(version: str | None = None) -> None:
     """Extend the Airflow of this process; a second call does nothing. ``version`` defaults to that of the loaded one.
 

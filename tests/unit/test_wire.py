@@ -10,7 +10,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -73,6 +73,9 @@ from keepstate.wire import (
     encode_request,
     request_schema,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NOW = 1_795_000_000_000_000
 SCOPE = TaskScope("etl", "2026-11-29", "load", 3)
@@ -517,6 +520,61 @@ def test_every_verb_has_schemas(verb: str) -> None:
         names = {part.partition('"')[0] for part in text.split("#/$defs/")[1:]}
         assert names <= schema.get("$defs", {}).keys()
         assert all(schema["$defs"][name] for name in names)
+
+
+def leaves(schema: Any, value: Any, parts: dict[str, Any]) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
+    """Yield (holder, name, schema) of each text and number in a request, with what the schema says of it."""
+    for branch in schema.get("anyOf", schema.get("oneOf", [schema])):
+        if "$ref" in branch:
+            yield from leaves(parts[branch["$ref"].rpartition("/")[2]], value, parts)
+            continue
+        for name in value.keys() & branch.get("properties", {}).keys() if isinstance(value, dict) else ():
+            inner = branch["properties"][name]
+            if isinstance(value[name], (str, int)):
+                yield value, name, inner["anyOf"][0] if "anyOf" in inner else inner
+            yield from leaves(inner, value[name], parts)
+        for one in value if isinstance(value, list) and "items" in branch else ():
+            yield from leaves(branch["items"], one, parts)
+
+
+def outside(schema: dict[str, Any]) -> list[Any]:
+    """Return what lies just outside of a schema's bounds."""
+    return [
+        *([schema["minimum"] - 1] if "minimum" in schema else []),
+        *([schema["maximum"] + 1] if "maximum" in schema else []),
+        *([""] if schema.get("minLength") else []),
+        *(["x" * (schema["maxLength"] + 1)] if "maxLength" in schema else []),
+        *(["x\0"] if "pattern" in schema else []),
+        *(["?"] if "enum" in schema else []),
+    ]
+
+
+def inside(schema: dict[str, Any]) -> list[Any]:
+    """Return what lies at a schema's bounds."""
+    return [
+        *([schema["minimum"]] if "minimum" in schema else []),
+        *([schema["maximum"]] if "maximum" in schema else []),
+        *(["x" * schema["minLength"]] if "minLength" in schema else []),
+        *(["x" * schema["maxLength"]] if "maxLength" in schema else []),
+        *schema.get("enum", []),
+    ]
+
+
+@pytest.mark.parametrize(("verb", "arguments"), REQUESTS)
+def test_the_schemas_say_what_is_refused(verb: str, arguments: dict[str, Any]) -> None:
+    """Each bound is one of what is asked for: what lies at it is taken, and what lies beyond is not."""
+    schema = request_schema(verb)
+    sent = through_json(encode_request(verb, arguments))
+    for holder, name, bounds in leaves(schema, sent, schema.get("$defs", {})):
+        as_it_was = holder[name]
+        for wrong in outside(bounds):
+            holder[name] = wrong
+            with pytest.raises((InvalidInputError, errors.InvalidTypeError)):
+                decode_request(verb, sent, now=NOW)
+        for right in inside(bounds):
+            holder[name] = right
+            decode_request(verb, sent, now=NOW)
+        holder[name] = as_it_was
 
 
 def test_the_schemas_say_what_is_required() -> None:

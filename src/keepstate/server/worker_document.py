@@ -65,6 +65,7 @@ def _operation(verb: str, schemas: dict[str, Any]) -> dict[str, Any]:
         "summary": promise.replace("``", "`"),
         "description": f"Needs the right to {right.value}.",
         "security": [{"token": []}],
+        "parameters": [],
         "requestBody": _content(_moved(request_schema(verb), schemas), required=True),
         "responses": {
             "200": {"description": "It is done, and committed.", **_content(answer)},

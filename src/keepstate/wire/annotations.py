@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from keepstate.wire.bounds import bounds_of
 from keepstate.wire.codec import (
     REQUIRED,
     STAMPED,
@@ -77,7 +78,11 @@ def _record_of(kind: type) -> Record:
     fields = [one for one in dataclasses.fields(kind) if one.init]
     return Record(
         kind.__name__,
-        [Part(one.name, codec_of(hints[one.name]), _default(one)) for one in fields if one.name != STAMPED],
+        [
+            Part(one.name, codec_of(hints[one.name]), _default(one), bounds_of(kind.__name__, one.name))
+            for one in fields
+            if one.name != STAMPED
+        ],
         kind,
         stamped=any(one.name == STAMPED for one in fields),
     )

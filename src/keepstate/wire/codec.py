@@ -225,7 +225,8 @@ class Several:
         count = len(self._inners)
         return {
             "type": "array",
-            "prefixItems": [codec.schema(parts) for codec in self._inners],
+            # not prefixItems, which many tools that read schemas do not know yet
+            "items": {"anyOf": [codec.schema(parts) for codec in self._inners]},
             "minItems": count,
             "maxItems": count,
         }
@@ -238,6 +239,17 @@ class Part:
     name: str
     codec: Codec
     default: Any = REQUIRED
+    bounds: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What its schema says beside the type."""
+
+    def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
+        """Return its schema, with its bounds in force wherever it is not null."""
+        schema = self.codec.schema(parts)
+        if not self.bounds:
+            return schema
+        inner, *null = schema.get("anyOf", [schema])
+        bounded = {**inner, **self.bounds}
+        return {"anyOf": [bounded, *null]} if null else bounded
 
 
 class Record:
@@ -292,7 +304,7 @@ class Record:
         """Return the schema of this object itself, where `schema` names it."""
         return {
             "type": "object",
-            "properties": {part.name: part.codec.schema(parts) for part in self._parts},
+            "properties": {part.name: part.schema(parts) for part in self._parts},
             "required": [part.name for part in self._parts if part.default is REQUIRED],
             "additionalProperties": False,
         }

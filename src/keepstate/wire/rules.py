@@ -13,21 +13,10 @@ from keepstate.backends.base import Batch, Begin, Delete, End, Fence, HistoryPol
 from keepstate.errors import InvalidInputError, InvalidValueError
 from keepstate.scope import RunScope, Writer, check_attempt
 from keepstate.values import HARD_VALUE_LIMIT, check_key, decode, encode
+from keepstate.wire.bounds import ENDS, KINDS, LAST_INSTANT, LONGEST_NAME, LONGEST_PATTERN, MOST_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-# 9999-12-31T23:59:59.999999Z: the last instant that every reader can express
-_LAST_INSTANT = 253_402_300_799_999_999
-_MOST_ROWS = 2**31 - 1
-_LONGEST_NAME = 250
-# a name of an asset, with a star at each end and between any two characters
-_LONGEST_PATTERN = 3001
-
-ENDS = frozenset({"success", "failed", "up_for_retry", "lost", "superseded"})
-"""How an attempt may have ended."""
-KINDS = frozenset({"task", "watcher", "api", "cli", "web"})
-"""Who may write."""
 
 
 def _whole(name: str, value: int | None, most: int, least: int = 0) -> None:
@@ -35,14 +24,14 @@ def _whole(name: str, value: int | None, most: int, least: int = 0) -> None:
         raise InvalidInputError(f"{name} must be a whole number from {least} to {most}, not {value}")
 
 
-def _name(name: str, value: str | None, longest: int = _LONGEST_NAME) -> None:
+def _name(name: str, value: str | None, longest: int = LONGEST_NAME) -> None:
     if value is not None and not 1 <= len(value) <= longest:
         raise InvalidInputError(f"{name} must have 1 to {longest} characters, not {len(value)}")
 
 
-def _one_of(name: str, value: str, allowed: frozenset[str]) -> None:
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise InvalidInputError(f"{name} must be one of {', '.join(sorted(allowed))}, not {value!r:.60}")
+        raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, not {value!r:.60}")
 
 
 def stored_text(text: str) -> str:
@@ -56,15 +45,15 @@ def stored_text(text: str) -> str:
 
 def _put(put: Put) -> Put:
     check_key(put.key)
-    _whole("expires_at", put.expires_at, _LAST_INSTANT)
-    _whole("expected", put.expected, _MOST_ROWS)
+    _whole("expires_at", put.expires_at, LAST_INSTANT)
+    _whole("expected", put.expected, MOST_ROWS)
     text = stored_text(put.text)
     return put if text == put.text else replace(put, text=text)
 
 
 def _delete(delete: Delete) -> Delete:
     check_key(delete.key)
-    _whole("expected", delete.expected, _MOST_ROWS)
+    _whole("expected", delete.expected, MOST_ROWS)
     return delete
 
 
@@ -79,7 +68,7 @@ def _batch(batch: Batch) -> Batch:
 
 def _fence(fence: Fence) -> Fence:
     check_attempt(fence.try_number, fence.attempt_id, fence.item)
-    _whole("incarnation", fence.incarnation, _MOST_ROWS)
+    _whole("incarnation", fence.incarnation, MOST_ROWS)
     return fence
 
 
@@ -92,7 +81,7 @@ def _session(session: Session) -> Session:
 def _history(policy: HistoryPolicy) -> HistoryPolicy:
     _whole("limit", policy.limit, 10_000)
     _whole("days", policy.days, 36_500)
-    _whole("value_bytes", policy.value_bytes, _MOST_ROWS)
+    _whole("value_bytes", policy.value_bytes, MOST_ROWS)
     return policy
 
 
@@ -100,8 +89,8 @@ def _writer(writer: Writer) -> Writer:
     _one_of("kind", writer.kind, KINDS)
     for name in ("dag_id", "run_id", "task_id", "name"):
         _name(name, getattr(writer, name))
-    _whole("map_index", writer.map_index, _MOST_ROWS, least=-1)
-    _whole("try_number", writer.try_number, _MOST_ROWS, least=1)
+    _whole("map_index", writer.map_index, MOST_ROWS, least=-1)
+    _whole("try_number", writer.try_number, MOST_ROWS, least=1)
     return writer
 
 
@@ -166,20 +155,20 @@ def _sessions(names: list[str]) -> None:
 
 
 def _pattern(pattern: str) -> None:
-    if len(pattern) > _LONGEST_PATTERN:
-        raise InvalidInputError(f"a pattern has at most {_LONGEST_PATTERN} characters, not {len(pattern)}")
+    if len(pattern) > LONGEST_PATTERN:
+        raise InvalidInputError(f"a pattern has at most {LONGEST_PATTERN} characters, not {len(pattern)}")
 
 
 _ARGUMENTS: dict[str, Callable[[Any], object]] = {
     "keys": lambda keys: [check_key(key) for key in keys],
     "key": check_key,
-    "limit": lambda limit: _whole("limit", limit, _MOST_ROWS),
-    "offset": lambda offset: _whole("offset", offset, _MOST_ROWS),
+    "limit": lambda limit: _whole("limit", limit, MOST_ROWS),
+    "offset": lambda offset: _whole("offset", offset, MOST_ROWS),
     "after": lambda after: _whole("after", after, 2**63 - 1),
     "sessions": _sessions,
     "batch_size": lambda size: _whole("batch_size", size, 1_000_000, least=1),
-    "idle": lambda idle: _whole("idle", idle, _LAST_INSTANT),
-    "as_of": lambda moment: _whole("as_of", moment, _LAST_INSTANT),
+    "idle": lambda idle: _whole("idle", idle, LAST_INSTANT),
+    "as_of": lambda moment: _whole("as_of", moment, LAST_INSTANT),
     "pattern": _pattern,
     "dag_id": lambda dag_id: RunScope(dag_id, "-"),
     "run_id": lambda run_id: RunScope("-", run_id),

@@ -12,6 +12,7 @@ from keepstate.backends.base import Backend
 from keepstate.errors import UnsupportedError
 from keepstate.wire import codec
 from keepstate.wire.annotations import NAMES, codec_of
+from keepstate.wire.bounds import bounds_of
 from keepstate.wire.rules import RULES, argument_rules
 
 if TYPE_CHECKING:
@@ -46,13 +47,18 @@ def verb_of(name: str) -> Verb:
     hints = get_type_hints(function, localns=NAMES)
     given = [one for one in inspect.signature(function).parameters.values() if one.name != "self"]
     parts = [
-        codec.Part(one.name, codec_of(hints[one.name]), *([] if one.default is one.empty else [one.default]))
+        codec.Part(
+            one.name,
+            codec_of(hints[one.name]),
+            codec.REQUIRED if one.default is one.empty else one.default,
+            bounds_of(name, one.name),
+        )
         for one in given
         if one.name != "now"
     ]
     timed = len(parts) != len(given)
     if name == "purge":
-        parts.append(codec.Part(_AS_OF, codec_of(int | None), None))
+        parts.append(codec.Part(_AS_OF, codec_of(int | None), None, bounds_of(name, _AS_OF)))
     return Verb(name, codec.Record(name, parts, dict, stamped=timed), _answer_of(hints["return"]), timed)
 
 

@@ -10,7 +10,7 @@ from keepstate.backends.http import forking
 from keepstate.backends.http.channel import Channel, Reply
 from keepstate.backends.http.servers import server_at
 from keepstate.backends.sessions import Sessions
-from keepstate.errors import BackendError, InvalidInputError, StaleAttemptError
+from keepstate.errors import BackendError, ConfigurationError, InvalidInputError, StaleAttemptError
 from keepstate.patterns import compacted
 from keepstate.wire import decode_answer, encode_request
 
@@ -69,6 +69,11 @@ class HttpBackend:
     def __init__(self, url: str, *, token: str | None, retry_timeout: float, now: Clock) -> None:
         """Connect at the first request. Raises ``ConfigurationError`` for a URL that can't be used."""
         server = server_at(url)
+        if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
+            # not even in the error: it is a secret still
+            raise ConfigurationError(
+                "the token for the keepstate server has characters that no header can hold"
+            )
         self.address = server.address
         self._channel = Channel(server, token=token, retry_timeout=retry_timeout, now=now)
         self._sessions = Sessions()

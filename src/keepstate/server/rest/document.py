@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import Response
 
+from keepstate.server import worker_document
 from keepstate.server.answers import answer
 from keepstate.server.auth import caller_of
 
@@ -40,6 +41,7 @@ def describe(app: FastAPI) -> None:
                     "description": "A token that `keepstate token create` made.",
                 }
             }
+            worker_document.describe(found)
             app.openapi_schema = found
         return app.openapi_schema
 

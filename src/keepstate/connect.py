@@ -183,14 +183,8 @@ def _from_url(url: str, settings: Settings, clock: Clock, *, purge: bool) -> Sta
 
 
 def _server(url: str, settings: Settings, clock: Clock) -> Backend:
-    try:
-        from keepstate.backends.http.backend import HttpBackend
-    except ModuleNotFoundError as exc:
-        if (exc.name or "").partition(".")[0] != "httpx":
-            raise
-        raise ConfigurationError(
-            'a store behind a keepstate server needs httpx: pip install "keepstate[http]"', extra="http"
-        ) from exc
+    from keepstate.backends.http.backend import HttpBackend
+
     return HttpBackend(url, token=settings.token, retry_timeout=settings.retry_timeout, now=clock)
 
 

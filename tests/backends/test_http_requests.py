@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import logging
@@ -9,16 +10,16 @@ import pickle
 import re
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 import time
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -28,6 +29,7 @@ from typing_extensions import Self
 
 from keepstate.backends.base import Applied, End, Fence, Reading, StoredEntry
 from keepstate.backends.http import backend as http_backend
+from keepstate.backends.http import servers
 from keepstate.backends.http.channel import LARGEST_BODY
 from keepstate.connect import connect
 from keepstate.errors import (
@@ -114,6 +116,13 @@ class Scripted:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         self._thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
 
+    def encrypt(self, certificate: Path) -> None:
+        """Speak TLS from now on."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.server.handle_error = lambda *_: None  # type: ignore[method-assign]
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
@@ -186,15 +195,14 @@ def test_a_store_shows_where_it_is(url: str, address: str) -> None:
     assert shown_url(url).lower() == address
 
 
-def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing of it is needed for other stores."""
-    for name in [name for name in sys.modules if name.startswith("keepstate.backends.http")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(ConfigurationError, match=r'pip install "keepstate\[http\]"') as caught:
-        connect("http://localhost:8484", settings=Settings())
-    assert vars(caught.value) == {"extra": "http"}
-    connect("memory:", settings=Settings()).close()
+def test_nothing_has_to_be_installed() -> None:
+    """A worker needs the bare package, which needs the standard library for this."""
+    code = (
+        "import sys; before = set(sys.modules); import keepstate; keepstate.connect('https://localhost:8484').close(); "
+        "print({name.partition('.')[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{'keepstate'}"
 
 
 def test_a_token_that_everybody_can_read_is_warned_about(
@@ -246,7 +254,92 @@ def test_a_proxy_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
         assert len(server.heard) == 1
 
 
+@contextmanager
+def tunnelling(target: tuple[str, int], heard: list[bytes]) -> Iterator[str]:
+    """Run a proxy that connects to ``target``, whatever is asked for; give its URL with a password in it."""
+
+    def pump(source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def serve(client: socket.socket) -> None:
+        with client, socket.create_connection(target) as server:
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                head += client.recv(1)
+            heard.append(head)
+            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=pump, args=(server, client))
+            back.start()
+            pump(client, server)
+            back.join()
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listening.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://ada:{SECRET}%21@127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_proxy_does_not_see_what_is_encrypted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told where to, and who asks it; the token and the state go through a tunnel."""
+    monkeypatch.setattr(servers, "_near", lambda host: False)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    monkeypatch.setenv("no_proxy", "elsewhere.example.com")
+    heard: list[bytes] = []
+    with Scripted(GET) as server, tunnelling(("127.0.0.1", server.server.server_port), heard) as proxy:
+        server.encrypt(certificate)
+        monkeypatch.setenv("https_proxy", proxy)
+        url = server.url.replace("http://127.0.0.1", "https://localhost")
+        with store_at(url) as store:
+            assert [task(store).get("k") for _ in range(2)] == [5, 5]
+    (asked,) = heard
+    assert asked.startswith(b"CONNECT localhost:")
+    assert b"Proxy-Authorization: Basic " + base64.b64encode(f"ada:{SECRET}!".encode()) in asked
+    assert b"Bearer" not in asked
+
+
+@pytest.mark.parametrize(
+    "proxy", ["https://{}@proxy:1", "socks5://{}@proxy:1", "http://{}@:1", "http://{}@proxy:x"]
+)
+def test_a_proxy_that_cannot_be_used_is_refused(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, without telling its password."""
+    monkeypatch.setenv("no_proxy", "elsewhere.example.com")
+    monkeypatch.setenv("https_proxy", proxy.format(SECRET))
+    with pytest.raises(ConfigurationError, match="except the server with NO_PROXY") as caught:
+        connect("https://state.example.com", settings=Settings())
+    assert SECRET not in str(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
+
+
+def test_a_host_may_have_any_letters() -> None:
+    """It is asked for as the name system has it; what no host can be called is refused."""
+    with connect(
+        "https://zust\N{LATIN SMALL LETTER A WITH DIAERESIS}nde.example", settings=Settings()
+    ) as store:
+        assert "xn--zustnde-8wa.example" in store.backend._channel._connections._head  # type: ignore[attr-defined]
+    with pytest.raises(ConfigurationError, match="no name that a host can have"):
+        connect(f"https://{64 * chr(228)}.example", settings=Settings())
+
+
 # ------------------------------------------------------------------------------------------------- requests
+
+
+def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
+    """Nor one on which it said something unasked: that is no answer to the next request."""
+    with Scripted(GET) as server, store_at(server.url, timeout=0) as store:
+        body = GET[2]
+        stray = b"HTTP/1.1 200 OK\r\nKeepstate-Protocol: 1\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        for after in (b"", stray, b"\r\n"):
+            server.script = [_say(stray + after), GET]
+            assert task(store).get("k") == 5
+            time.sleep(0.05)
+            assert task(store).get("k") == 5
 
 
 def test_a_verb_is_one_request() -> None:
@@ -353,7 +446,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nKeepstate-Protocol: 1\r\n"
         b"nonsense\r\n\r\n",
         HEAD + b"Content-Length: 1000\r\n\r\n{",
         HEAD + b'\r\n{"answer": {"vers',
-        HEAD + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b'{"answer": null}')[:-10],
+        HEAD + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b'{"answer": null}', mtime=0)[:-10],
         HEAD + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
     ],
@@ -384,7 +477,7 @@ def test_a_server_that_is_not_there_is_unavailable(timeout: float) -> None:
                 verb()
             assert timeout <= time.monotonic() - began < timeout + 1
             assert caught.value.address == url
-            assert isinstance(caught.value.__cause__, httpx.ConnectError)
+            assert isinstance(caught.value.__cause__, ConnectionRefusedError)
 
 
 def test_a_server_that_does_not_answer_is_unavailable() -> None:
@@ -394,7 +487,7 @@ def test_a_server_that_does_not_answer_is_unavailable() -> None:
         store_at(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=1.0) as store,
     ):
         began = time.monotonic()
-        with pytest.raises(BackendUnavailableError, match="ReadTimeout"):
+        with pytest.raises(BackendUnavailableError, match="TimeoutError: timed out"):
             task(store).set("k", 1)
         assert time.monotonic() - began < 4
 
@@ -588,22 +681,20 @@ def test_a_finaliser_may_write_in_the_midst_of_a_request() -> None:
     """It gets a connection of its own, instead of waiting for a lock that its own thread holds."""
     with Scripted(SET) as server, store_at(server.url) as store:
         task(store).set("k", 1)
-        channel = store.backend._channel  # type: ignore[attr-defined]
-        transport = channel._transport()
-        pool = transport._pool
-        inner = pool.handle_request
+        connections = store.backend._channel._connections  # type: ignore[attr-defined]
+        inner = connections._kept
         depth: list[int] = []
 
-        def interrupted(request: Any) -> Any:
+        def interrupted() -> Any:
             depth.append(1)
+            taken = inner()
             if len(depth) == 1:
-                with pool._optional_thread_lock:
-                    task(store, "another").set("k", 2)
-            return inner(request)
+                task(store, "another").set("k", 2)
+            return taken
 
-        pool.handle_request = interrupted
+        connections._kept = interrupted
         task(store).set("k", 3)
-        assert depth == [1]
+        assert depth == [1, 1]
         values = [request["batch"]["changes"][0]["put"]["text"] for _, _, request in server.heard]
         assert values == ["1", "2", "3"]
         numbers = {
@@ -619,13 +710,18 @@ def test_parent_and_child_share_neither_connections_nor_numbers() -> None:
     with Scripted(SET) as server, store_at(server.url) as store:
         task(store).set("k", 1)
 
+        def kept() -> str:
+            (one,) = store.backend._channel._connections._idle  # type: ignore[attr-defined]
+            return str(one.connection.sock.getsockname())
+
         def work() -> str:
             task(store).set("k", 2)
-            return repr(store.backend._channel._transports["own"])  # type: ignore[attr-defined]
+            return kept()
 
+        own = kept()
         theirs = in_child(work)
         task(store).set("k", 3)
-        assert theirs != repr(store.backend._channel._transports["own"])  # type: ignore[attr-defined]
+        assert kept() == own != theirs
         ids = [request["batch"]["session"]["id"] for _, _, request in server.heard]
         assert ids[0] == ids[2] != ids[1]
 
@@ -663,11 +759,8 @@ def certificate(tmp_path: Path) -> Path:
 
 def test_a_certificate_has_to_be_trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is not is told at once, with what to do; the token does not get there."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
     with Scripted(GET) as server:
-        server.server.socket = context.wrap_socket(server.server.socket, server_side=True)
-        server.server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        server.encrypt(certificate)
         url = server.url.replace("http://127.0.0.1", "https://localhost")
         with store_at(url) as store, pytest.raises(ConfigurationError, match="set SSL_CERT_FILE"):
             task(store).get("k")

@@ -5,23 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-import ssl
-import threading
 import time
 from dataclasses import dataclass
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import httpx
-
 from keepstate.backends.http import forking
+from keepstate.backends.http.connections import Answer, Connections, ExchangeError
 from keepstate.backends.patience import Patience
 from keepstate.clock import SECOND
 from keepstate.errors import (
     AccessDeniedError,
     BackendError,
     BackendUnavailableError,
-    ConfigurationError,
     KeepstateError,
     StoreVersionError,
     ValueTooLargeError,
@@ -40,10 +37,7 @@ LARGEST_BODY = 64 * 1024 * 1024
 # where the network is slower than zlib's fastest
 _WORTH_COMPRESSING = 16 * 1024
 _MOST_SKEW = 60 * SECOND
-_KEPT_CONNECTIONS = 32
-_KEPT_SECONDS = 60.0
 
-_TO_CONNECT = 5.0
 _TO_ANSWER = 10.0
 _TO_ANSWER_AT_LENGTH = 60.0
 # even the last try, with no time left, gets as much
@@ -53,6 +47,7 @@ _LONGEST_RETRY_AFTER = 60.0
 _AT_LENGTH = frozenset({"purge", "delete_run", "delete_asset", "dags", "runs", "assets", "task_instances"})
 """Verbs that may take the server a while, as they look at many rows; the counts do too."""
 
+_PATH = f"/api/keepstate/v{PROTOCOL}/"
 _BUSY = frozenset({408, 425, 429, 502, 503, 504})
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
@@ -82,24 +77,19 @@ class Channel:
     def __init__(self, server: Server, *, token: str | None, retry_timeout: float, now: Clock) -> None:
         """Connect at the first request. ``now`` is this side's clock, which is compared with the server's."""
         self.address = server.address
-        self._server = server
         self._retry_timeout = retry_timeout
         self._now = now
-        self._base = httpx.URL(f"{server.address}/api/keepstate/v{PROTOCOL}/")
-        self._headers = {
-            "Host": self._base.netloc.decode("ascii"),
+        headers = {
             "Accept": "application/json",
             "Accept-Encoding": "gzip",
             "Content-Type": "application/json",
             "User-Agent": f"keepstate/{version('keepstate')}",
         }
         if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
+            headers["Authorization"] = f"Bearer {token}"
+        self._connections = Connections(server, headers)
         self._told_skew = False
         self._closed = False
-        self._inside: set[int] = set()
-        self._transports: dict[str, httpx.HTTPTransport] = {}
-        self._left_behind: list[object] = []
         forking.carry(self)
 
     def __repr__(self) -> str:
@@ -108,15 +98,11 @@ class Channel:
     def close(self) -> None:
         """Close the connections."""
         self._closed = True
-        for transport in list(self._transports.values()):
-            transport.close()
-        self._transports.clear()
+        self._connections.close()
 
     def after_fork_in_child(self) -> None:
-        """Leave the parent's connections to the parent: not even closed, as that could say goodbye in its name."""
-        self._left_behind += self._transports.values()
-        self._transports = {}
-        self._inside = set()
+        """Leave the parent's connections to the parent."""
+        self._connections.after_fork_in_child()
 
     # ---------------------------------------------------------------------------------------------- asking
 
@@ -128,19 +114,20 @@ class Channel:
         """
         if self._closed:
             raise BackendError(f"the store {self.address} was closed", address=self.address)
-        body, headers = self._packed(request)
+        body, more = self._packed(request)
         patience = Patience(self.address, self._retry_timeout, time.monotonic())
         tries = 0
         while True:
             tries += 1
             before = self._now()
             try:
-                response = self._send(verb, body, headers, patience.left)
-                return self._understood(response, before, tries)
+                answer = self._send(verb, body, more, patience.left)
+                return self._understood(answer, len(body), before, tries)
             except _Trouble as exc:
                 patience.wait(exc, at_least=exc.at_least)
 
-    def _packed(self, request: Any) -> tuple[bytes, dict[str, str]]:
+    def _packed(self, request: Any) -> tuple[bytes, str]:
+        """Return the body of a request, and what its head says of it."""
         text = _encoder.encode(request)
         try:
             body = text.encode()
@@ -155,127 +142,71 @@ class Channel:
                 size=len(body),
                 limit=LARGEST_BODY,
             )
-        headers = self._headers
-        if len(body) >= _WORTH_COMPRESSING:
-            body = gzip.compress(body, compresslevel=1, mtime=0)
-            headers = {**headers, "Content-Encoding": "gzip"}
-        return body, {**headers, "Content-Length": str(len(body))}
+        if len(body) < _WORTH_COMPRESSING:
+            return body, ""
+        return gzip.compress(body, compresslevel=1, mtime=0), "Content-Encoding: gzip\r\n"
 
-    def _send(self, verb: str, body: bytes, headers: dict[str, str], left: float) -> httpx.Response:
+    def _send(self, verb: str, body: bytes, more: str, left: float) -> Answer:
         """Send it once, and return the answer, read to its end."""
         at_length = verb in _AT_LENGTH or verb.startswith("count_")
         most = _TO_ANSWER_AT_LENGTH if at_length else _TO_ANSWER
-        bound = max(min(left, most), _SHORTEST)
-        timeout = {"connect": min(bound, _TO_CONNECT), "read": bound, "write": bound, "pool": bound}
-        request = httpx.Request(
-            "POST", self._base.join(verb), headers=headers, content=body, extensions={"timeout": timeout}
-        )
-        me = threading.get_ident()
-        nested = me in self._inside
-        transport = self._new_transport() if nested else self._transport()
-        self._inside.add(me)
         try:
-            response = transport.handle_request(request)
-            response.request = request
-            try:
-                response.read()
-            finally:
-                response.close()
-        except (httpx.RequestError, httpx.StreamError) as exc:
-            self._refuse_certificate(exc)
-            raise _Trouble(f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__) from exc
-        finally:
-            if nested:
-                transport.close()
-            else:
-                self._inside.discard(me)
-        return response
-
-    def _transport(self) -> httpx.HTTPTransport:
-        found = self._transports.get("own")
-        # whoever comes second uses what the first one made
-        return found or self._transports.setdefault("own", self._new_transport())
-
-    def _new_transport(self) -> httpx.HTTPTransport:
-        """Make a pool of connections.
-
-        A finaliser that runs in the midst of a request of its own thread gets one for itself: the lock of the other may be
-        held by the very thread that would wait for it.
-        """
-        return httpx.HTTPTransport(
-            # loading the certificates takes longer than many requests
-            verify=True if self._server.encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-            limits=httpx.Limits(
-                max_connections=None,
-                max_keepalive_connections=_KEPT_CONNECTIONS,
-                keepalive_expiry=_KEPT_SECONDS,
-            ),
-            proxy=self._server.proxy,
-        )
-
-    def _refuse_certificate(self, trouble: BaseException) -> None:
-        cause: BaseException | None = trouble
-        while cause is not None:
-            if isinstance(cause, ssl.SSLCertVerificationError):
-                raise ConfigurationError(
-                    f"the certificate of {self.address} is not to be trusted: {cause.verify_message}; if your own authority "
-                    "signed it, set SSL_CERT_FILE to its certificate"
-                ) from trouble
-            cause = cause.__cause__ or cause.__context__
+            return self._connections.post(f"{_PATH}{verb}", body, more, max(min(left, most), _SHORTEST))
+        except ExchangeError as exc:
+            raise _Trouble(str(exc)) from (exc.__cause__ or exc)
 
     # --------------------------------------------------------------------------------------- understanding
 
-    def _understood(self, response: httpx.Response, before: int, tries: int) -> Reply:
-        status, ours = response.status_code, response.headers.get("Keepstate-Protocol")
+    def _understood(self, answer: Answer, sent: int, before: int, tries: int) -> Reply:
+        status, ours = answer.status, answer.headers.get("Keepstate-Protocol")
         if ours is None:
-            self._refuse(response)
+            self._refuse(answer, sent)
         if ours != str(PROTOCOL):
             raise StoreVersionError(
                 f"the server {self.address} speaks version {ours[:20]!r} of the worker API and this keepstate version "
                 f"{PROTOCOL}; bring the older of both up to date",
                 address=self.address,
             )
-        data = _json(response)
+        data = _json(answer)
         if data is None:
             raise _Trouble("an answer that was cut short")
-        time_there = self._compare_clocks(response.headers.get("Keepstate-Time"), before)
-        if status == httpx.codes.OK and isinstance(data, dict) and "answer" in data:
+        time_there = self._compare_clocks(answer.headers.get("Keepstate-Time"), before)
+        if status == HTTPStatus.OK and isinstance(data, dict) and "answer" in data:
             return Reply(data["answer"], None, time_there, tries)
         error = decode_error(data)
         if error is None:
-            raise self._stranger(response)
+            raise self._stranger(answer)
         if isinstance(error, BackendUnavailableError):
-            raise _Trouble(str(error), at_least=_retry_after(response))
+            raise _Trouble(str(error), at_least=_retry_after(answer))
         if isinstance(error, BackendError):
             error.address = self.address
         return Reply(None, error, time_there, tries)
 
-    def _refuse(self, response: httpx.Response) -> NoReturn:
+    def _refuse(self, answer: Answer, sent: int) -> NoReturn:
         """Raise what an answer means that does not come from the worker API itself."""
-        status, data = response.status_code, _json(response)
+        status, data = answer.status, _json(answer)
         error = decode_error(data)
         said = error or (data.get("detail") if isinstance(data, dict) else None)
         said = f": {said!s:.300}" if said else ""
         if status in _BUSY:
-            raise _Trouble(f"HTTP status {status}{said}", at_least=_retry_after(response))
+            raise _Trouble(f"HTTP status {status}{said}", at_least=_retry_after(answer))
         if status in {401, 403}:
             raise AccessDeniedError(
                 f"the server {self.address} does not admit this{said}; set KEEPSTATE_TOKEN to a token that it made for you",
                 address=self.address,
             )
-        if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
-            size = len(response.request.content)
+        if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             raise ValueTooLargeError(
-                f"the server {self.address}, or a proxy before it, takes no request of {size:,} bytes{said}",
+                f"the server {self.address}, or a proxy before it, takes no request of {sent:,} bytes{said}",
                 path="value",
-                size=size,
+                size=sent,
                 limit=LARGEST_BODY,
             )
-        raise self._stranger(response)
+        raise self._stranger(answer)
 
-    def _stranger(self, response: httpx.Response) -> BackendError:
-        kind = response.headers.get("Content-Type", "no type")
-        moved = response.headers.get("Location")
+    def _stranger(self, answer: Answer) -> BackendError:
+        kind = answer.headers.get("Content-Type", "no type")
+        moved = answer.headers.get("Location")
         hint = (
             "it redirects; set KEEPSTATE_URL to where the server itself is"
             if moved
@@ -283,7 +214,7 @@ class Channel:
         )
         return BackendError(
             f"what answers at {self.address} is no keepstate server, or a much older one (HTTP status "
-            f"{response.status_code}, {kind[:60]}): {hint}",
+            f"{answer.status}, {kind[:60]}): {hint}",
             address=self.address,
         )
 
@@ -305,13 +236,13 @@ class Channel:
         return there
 
 
-def _json(response: httpx.Response) -> Any:
+def _json(answer: Answer) -> Any:
     try:
-        return json.loads(response.content)
+        return json.loads(answer.content)
     except (ValueError, RecursionError):
         return None
 
 
-def _retry_after(response: httpx.Response) -> float:
-    told = response.headers.get("Retry-After", "")
+def _retry_after(answer: Answer) -> float:
+    told = answer.headers.get("Retry-After", "")
     return min(float(told), _LONGEST_RETRY_AFTER) if told.isdecimal() else 0.0

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from tests.support.served import Served
     from tests.web.stories import Story
 
-# the browser says so of every answer that is no success, expected or not
-_ANSWER = re.compile(r"Failed to load resource: the server responded with a status of 4\d\d")
+# the browser says so of every answer that is no success, expected or not; and htmx too
+_ANSWER = re.compile(
+    r"Failed to load resource: the server responded with a status of 4\d\d|Response Status Error Code 4\d\d"
+)
 
 
 @pytest.fixture(scope="session")

@@ -12,12 +12,23 @@ from keepstate.web.asked import Crumb, page
 from keepstate.web.paging import PER_PAGE, Pager, pager
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from starlette.responses import Response
 
     from keepstate.scope import DagInfo
     from keepstate.web.asked import Asked, Frame
 
 _AT_ONCE = 1000
+_LOOKED_AT = 200
+
+
+@dataclass(frozen=True)
+class DagLine:
+    """A dag in the list. ``active_at`` is when its runs, or the tasks of the last one, last changed."""
+
+    dag: DagInfo
+    active_at: datetime
 
 
 @dataclass(frozen=True)
@@ -26,7 +37,7 @@ class Dags:
 
     frame: Frame
     text: str
-    dags: tuple[DagInfo, ...]
+    lines: tuple[DagLine, ...]
     pager: Pager
 
 
@@ -38,10 +49,18 @@ def show(asked: Asked) -> Response:
     context = Dags(
         asked.frame("Dags", "dags", Crumb("Dags")),
         text,
-        tuple(found),
+        tuple(_line(asked, dag) for dag in found),
         pager(addresses.dags(), number, total, q=text),
     )
     return asked.answer(context, "dags.html", "_dags.html")
+
+
+def _line(asked: Asked, dag: DagInfo) -> DagLine:
+    # a run's own row is not touched by what its tasks do
+    newest = asked.backend.task_instances(
+        dag.dag_id, dag.last_run_id, now=asked.store.clock(), limit=_LOOKED_AT
+    )
+    return DagLine(dag, max(dag.updated_at, *(info.updated_at for info in newest), dag.last_created_at))
 
 
 def _all(asked: Asked, number: int) -> tuple[list[DagInfo], int]:

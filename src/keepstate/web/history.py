@@ -127,7 +127,7 @@ def restore(asked: Asked) -> Response:
         if exc.status_code != _NOT_AS_SEEN:
             raise
         raise HTTPException(
-            409, f"{form.key} has changed since this page was loaded. Look again, and decide anew."
+            _NOT_AS_SEEN, f"{form.key} has changed since this page was loaded. Look again, and decide anew."
         ) from None
     return done(f"Restored version {form.version} of {form.key}")
 

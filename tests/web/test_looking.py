@@ -1,0 +1,120 @@
+"""What the pages show: history, progress, attempts, assets, times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+from tests.web.stories import LOAD, LOAD_PATH, RUN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
+    from tests.web.stories import Story
+
+
+def test_history_shows_differences_and_restores(visit: Callable[..., Page], story: Story) -> None:
+    """Each version with its writer and what it changed; an earlier one is written again, its expiry unchanged."""
+    state = story.store.task(LOAD.dag_id, LOAD.run_id, LOAD.task_id)
+    page = visit(LOAD_PATH)
+    page.get_by_role("link", name="History of cursor").click()
+    newest = page.get_by_role("listitem").filter(has=page.get_by_role("heading", name="current"))
+    expect(newest).to_contain_text("Attempt 2")
+    changes = newest.get_by_role("listitem")
+    expect(changes).to_have_text(["page was 7 is 9", "rows[3] is 4 added"])
+    page.get_by_role("button", name="Restore version 2").click()
+    expect(page.get_by_role("status").filter(has_text="Restored version 2 of cursor")).to_be_visible()
+    expect(newest).to_contain_text("editor-0, in the pages")
+    assert state.get("cursor")["page"] == 7
+    entry = state.entry("cursor")
+    assert entry is not None
+    assert entry.expires_at is None
+
+
+def test_a_restore_over_a_newer_version_is_refused(visit: Callable[..., Page], story: Story) -> None:
+    """Who looked at an older history decides anew."""
+    state = story.store.task(LOAD.dag_id, LOAD.run_id, LOAD.task_id)
+    page = visit(f"{LOAD_PATH}/history?key=cursor")
+    state.set("cursor", "new")
+    page.get_by_role("button", name="Restore version 2").click()
+    expect(page.get_by_text("has changed since this page was loaded")).to_be_visible()
+    assert state.get("cursor") == "new"
+
+
+def test_progress_is_a_bar(visit: Callable[..., Page], story: Story) -> None:
+    """For what a checkpoint wrote."""
+    page = visit(LOAD_PATH)
+    expect(page.get_by_role("progressbar", name="2,817 of 5,000 done")).to_have_attribute("value", "56")
+    expect(page.get_by_role("row", name="position")).to_contain_text("2,817 of 5,000 · 56%")
+    assert list(story.store.task("scan", "r", "t", try_number=1).checkpoint(iter("abc"))) == ["a", "b", "c"]
+    page.goto("/dags/scan/runs/r/tasks/t")
+    expect(page.get_by_role("row", name="position")).to_contain_text("3 done so far, finished")
+
+
+def test_attempts_are_on_a_time_line_with_what_they_wrote(visit: Callable[..., Page], story: Story) -> None:
+    """Which attempt wrote what, also where a later one wrote over it."""
+    page = visit(LOAD_PATH)
+    line = page.get_by_role("region", name="Attempts on a time line")
+    expect(line).to_contain_text("Attempt 1")
+    expect(line).to_contain_text("9 min 0 s")
+    page.get_by_role("link", name="Attempts", exact=True).click()
+    first, second = page.locator(".attempts > li").all()
+    expect(first).to_contain_text("TimeoutError: no answer within 600 s")
+    expect(first).to_contain_text("worker-3, process 4711")
+    expect(first.get_by_role("link")).to_have_text(["cursor", "job_id", "position"])
+    expect(second.get_by_role("link", name="manifest")).to_be_visible()
+    expect(second.get_by_role("link", name="job_id")).to_be_hidden()
+    assert story
+
+
+def test_assets_and_their_last_writer(visit: Callable[..., Page], story: Story) -> None:
+    """Each entry links to the task that wrote it last; entries are edited like those of tasks, without expiry."""
+    page = visit()
+    page.get_by_role("link", name="Assets").click()
+    page.get_by_role("link", name="orders", exact=True).click()
+    expect(page.get_by_text("s3://warehouse/orders")).to_be_visible()
+    page.get_by_role("button", name="Edit watermark").click()
+    expect(page.get_by_role("group", name="Expires")).to_be_hidden()
+    page.get_by_label("Value").fill('"2025-12-14"')
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("row", name="watermark")).to_contain_text("editor-0, in the pages")
+    assert story.store.asset("orders").get("watermark") == "2025-12-14"
+    page.get_by_role("row", name="schema").get_by_role("link", name="etl_orders / ").click()
+    page.wait_for_url("**/tasks/load")
+    expect(page.get_by_role("heading", name="load")).to_be_visible()
+
+
+def test_mapped_task_instances_have_their_own_pages(visit: Callable[..., Page], story: Story) -> None:
+    """The square of a mapped task shows the worst of them, and leads to the list."""
+    page = visit("/dags/fine_tune")
+    page.get_by_role("link", name="train, run run-1: Failed, 5 entries").click()
+    page.get_by_role("link", name="train map index 3").click()
+    page.wait_for_url("**/mapped/3")
+    expect(page.get_by_role("heading", name="train [3]")).to_be_visible()
+    expect(page.get_by_role("row", name="epoch")).to_contain_text("3")
+    assert story
+
+
+def test_times_are_in_the_browsers_zone(visit: Callable[..., Page], story: Story) -> None:
+    """And the exact instant is what one sees on hover."""
+    page = visit(LOAD_PATH, timezone_id="Asia/Kathmandu")
+    began = page.locator("dd time").first
+    instant = began.get_attribute("datetime")
+    assert began.get_attribute("title") == instant
+    assert instant is not None
+    assert instant.startswith("2025-12-14T")
+    hours, minutes = map(int, instant[11:16].split(":"))
+    local = (hours * 60 + minutes + 345) % (24 * 60)
+    expect(began).to_contain_text(f"{local // 60:02d}:{local % 60:02d}:00")
+    assert story
+
+
+def test_without_scripts_there_is_all_to_see(visit: Callable[..., Page], story: Story) -> None:
+    """Lists, grid and entries need none; times are in UTC then."""
+    page = visit(f"/dags/etl_orders/runs/{RUN}", java_script_enabled=False)
+    page.get_by_role("link", name="load").click()
+    expect(page.get_by_role("row", name="job_id")).to_contain_text("UTC")
+    assert story

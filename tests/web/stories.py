@@ -105,7 +105,7 @@ def _load(story: Story) -> None:
     state.set("position", {"position": 2817, "total": 5000, "done": False, "fingerprint": "cd"})
     state.set("cursor", {"page": 9, "rows": [1, 2, 3, 4], "since": "2025-12-13"}, retention=NEVER_EXPIRE)
     state.set(ODD_KEY, "line one\nline two", retention=timedelta(hours=6))
-    state.set("manifest", {"files": [f"s3://bucket/part-{number:05d}.parquet" for number in range(400)]})
+    state.set("shards", {"files": [f"s3://bucket/part-{number:05d}.parquet" for number in range(400)]})
 
 
 def _assets(store: StateStore) -> None:

@@ -168,9 +168,9 @@ def test_a_long_value_is_shown_whole_on_demand(visit: Callable[..., Page], story
     """In a dialog that gives the focus back."""
     page = visit(LOAD_PATH)
     expect(page.get_by_text("part-00399")).to_be_hidden()
-    show = page.get_by_role("button", name="of manifest")
+    show = page.get_by_role("button", name="of shards")
     show.click()
-    expect(page.get_by_role("dialog", name="manifest")).to_contain_text("part-00399")
+    expect(page.get_by_role("dialog", name="shards")).to_contain_text("part-00399")
     page.keyboard.press("Escape")
     expect(show).to_be_focused()
     assert story

@@ -65,7 +65,7 @@ def test_attempts_are_on_a_time_line_with_what_they_wrote(visit: Callable[..., P
     expect(first).to_contain_text("TimeoutError: no answer within 600 s")
     expect(first).to_contain_text("worker-3, process 4711")
     expect(first.get_by_role("link")).to_have_text(["cursor", "job_id", "position"])
-    expect(second.get_by_role("link", name="manifest")).to_be_visible()
+    expect(second.get_by_role("link", name="shards")).to_be_visible()
     expect(second.get_by_role("link", name="job_id")).to_be_hidden()
     assert story
 

@@ -9,7 +9,7 @@ import pytest
 
 from keepstate.server.headers import CONTENT_SECURITY_POLICY
 from keepstate.web import routes
-from keepstate.web.addresses import Addresses
+from keepstate.web.addresses import ASSET, MAPPED, TASK, Addresses
 from tests.web.stories import LOAD, LOAD_PATH, RUN
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ SEEN = [
     f"{LOAD_PATH}?tab=removed",
     f"{LOAD_PATH}?page=2",
     f"{LOAD_PATH}/history?key=cursor",
-    f"{LOAD_PATH}/entries/value?key=manifest",
+    f"{LOAD_PATH}/entries/value?key=shards",
     "/dags/fine_tune/runs/run-1/tasks/train",
     "/dags/fine_tune/runs/run-1/tasks/train/mapped/3",
 ]
@@ -221,3 +221,29 @@ def test_a_change_needs_its_method() -> None:
     for route in routes:
         if "POST" in (route.methods or ()) and not route.path.endswith("/check"):
             assert route.path.rpartition("/")[2] in changing, route.path
+
+
+def test_every_path_is_in_the_reference() -> None:
+    """The page lists each path that is served, with its methods, and no other."""
+    from tests.docs.pages import DOCS
+
+    text = (DOCS / "reference" / "web-pages.md").read_text(encoding="utf-8")
+    listed: set[tuple[str, str]] = set()
+    for line in text.splitlines():
+        if not line.startswith("| `/") and not line.startswith("| `…"):
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        for path in cells[0].replace("`", "").split(", "):
+            methods = cells[1].split(", ") if path.startswith("…") else ["GET"]
+            listed |= {(method, path) for method in methods}
+    bases = sorted((TASK, MAPPED, ASSET), key=len, reverse=True)
+    served_here: set[tuple[str, str]] = set()
+    for route in routes:
+        base = next(
+            (base for base in bases if route.path.startswith(f"{base}/") and route.path != MAPPED), None
+        )
+        path = route.path if base is None else f"…{route.path.removeprefix(base)}"
+        served_here |= {(method, path.replace("{name:path}", "{name}")) for method in (route.methods or ())}
+    served_here = {(method, path) for method, path in served_here if method != "HEAD"}
+    of_login = {("POST", "/login"), ("POST", "/logout"), ("GET", "/logout")}
+    assert listed - of_login == served_here - of_login

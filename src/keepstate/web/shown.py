@@ -137,7 +137,7 @@ def _is_count(value: object) -> bool:
 
 # ------------------------------------------------------------------------------------------------- writers
 
-_PEOPLE = {"web": "in the pages", "cli": "by command line", "api": "over REST"}
+_PEOPLE = {"web": "in the pages", "cli": "by command line", "api": "through the API"}
 
 
 def writer_shown(text: str | None, scope: EntryScope, addresses: Addresses) -> WriterShown | None:

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from keepstate.backends.http import forking
-from keepstate.backends.http.connections import Answer, Connections, ExchangeError
+from keepstate.backends.http.connections import Connections, ExchangeError
 from keepstate.backends.patience import Patience
 from keepstate.clock import SECOND
 from keepstate.errors import (
@@ -26,6 +26,7 @@ from keepstate.errors import (
 from keepstate.wire import PROTOCOL, decode_error
 
 if TYPE_CHECKING:
+    from keepstate.backends.http.incoming import Answer
     from keepstate.backends.http.servers import Server
     from keepstate.clock import Clock
 
@@ -158,7 +159,7 @@ class Channel:
     # --------------------------------------------------------------------------------------- understanding
 
     def _understood(self, answer: Answer, sent: int, before: int, tries: int) -> Reply:
-        status, ours = answer.status, answer.headers.get("Keepstate-Protocol")
+        status, ours = answer.status, answer.headers.get("keepstate-protocol")
         if ours is None:
             self._refuse(answer, sent)
         if ours != str(PROTOCOL):
@@ -170,7 +171,7 @@ class Channel:
         data = _json(answer)
         if data is None:
             raise _Trouble("an answer that was cut short")
-        time_there = self._compare_clocks(answer.headers.get("Keepstate-Time"), before)
+        time_there = self._compare_clocks(answer.headers.get("keepstate-time"), before)
         if status == HTTPStatus.OK and isinstance(data, dict) and "answer" in data:
             return Reply(data["answer"], None, time_there, tries)
         error = decode_error(data)
@@ -205,8 +206,8 @@ class Channel:
         raise self._stranger(answer)
 
     def _stranger(self, answer: Answer) -> BackendError:
-        kind = answer.headers.get("Content-Type", "no type")
-        moved = answer.headers.get("Location")
+        kind = answer.headers.get("content-type", "no type")
+        moved = answer.headers.get("location")
         hint = (
             "it redirects; set KEEPSTATE_URL to where the server itself is"
             if moved
@@ -244,5 +245,5 @@ def _json(answer: Answer) -> Any:
 
 
 def _retry_after(answer: Answer) -> float:
-    told = answer.headers.get("Retry-After", "")
+    told = answer.headers.get("retry-after", "")
     return min(float(told), _LONGEST_RETRY_AFTER) if told.isdecimal() else 0.0

@@ -1,8 +1,8 @@
 """Connections to one server: kept open, and each used by one request at a time.
 
-They are the standard library's, but what is sent is put together here: the head is nearly the same each time, and goes out
-together with the body, in one piece. A client that makes request, head and answer anew as objects for each, as HTTPX and
-`http.client` do, takes as long for that as the server for the whole answer.
+The standard library opens them: TLS, tunnels through proxies. What is sent over them is put together here: the head is nearly the
+same each time, and goes out together with the body, in one piece. HTTPX and `http.client` make request, head and answer
+anew as objects for each, and take as long for that as the server for the whole answer.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ import select
 import ssl
 import time
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
-from io import BufferedReader
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import unquote, urlsplit
 
+from keepstate.backends.http.incoming import read_answer
 from keepstate.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Mapping
-    from http.client import HTTPMessage
 
+    from keepstate.backends.http.incoming import Answer
     from keepstate.backends.http.servers import Server
 
 # fewer seconds than a keepstate server keeps them
@@ -37,15 +36,6 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 class ExchangeError(Exception):
     """A request or its answer was lost on the way; the server may have done what was asked. The cause says how."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A server's answer, whole and unpacked. The names of headers are the same in capitals and small letters."""
-
-    status: int
-    headers: HTTPMessage
-    content: bytes
 
 
 @dataclass(frozen=True)
@@ -95,10 +85,7 @@ class Connections:
             sock = connection.sock
             sock.settimeout(timeout)
             sock.sendall(head.encode("ascii") + body)
-            with HTTPResponse(_Whole(sock), method="POST") as response:  # type: ignore[arg-type]
-                response.begin()
-                content = response.read()
-                goes_on = not response.will_close
+            answer = read_answer(sock)
         except BaseException as exc:
             if connection is not None:
                 # whatever is still on its way must not be taken for the answer to another request
@@ -106,11 +93,11 @@ class Connections:
             if isinstance(exc, (OSError, HTTPException, UnicodeError)):
                 self._lost(exc)
             raise
-        if goes_on:
+        if answer.goes_on:
             self._keep(connection)
         else:
             connection.close()
-        return Answer(response.status, response.headers, _unpacked(content, response.headers))
+        return _unpacked(answer)
 
     # ------------------------------------------------------------------------------------------- connections
 
@@ -179,25 +166,6 @@ class Connections:
         raise ExchangeError(f"{type(exc).__name__}: {said}" if said else type(exc).__name__) from exc
 
 
-class _Whole:
-    """A socket as `HTTPResponse` wants one. That takes headers which break off for headers that end there."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-
-    def makefile(self, mode: str) -> BufferedReader:
-        del mode
-        return _WholeLines(self._sock.makefile("rb", buffering=0))
-
-
-class _WholeLines(BufferedReader):
-    def readline(self, size: int | None = -1, /) -> bytes:
-        line = super().readline(size)
-        if not line.endswith(b"\n"):
-            raise IncompleteRead(line)
-        return line
-
-
 class _Proxy:
     """A proxy on the way. Its address may hold a password, which no message shows."""
 
@@ -238,14 +206,14 @@ def _is_readable(connection: HTTPConnection) -> bool:
     return bool(asked.poll(0))
 
 
-def _unpacked(content: bytes, headers: HTTPMessage) -> bytes:
-    if headers.get("Content-Encoding", "").lower() != "gzip":
-        return content
+def _unpacked(answer: Answer) -> Answer:
+    if answer.headers.get("content-encoding", "").lower() != "gzip":
+        return answer
     try:
         unpacker = zlib.decompressobj(_GZIP)
-        unpacked = unpacker.decompress(content)
+        content = unpacker.decompress(answer.content)
     except zlib.error as exc:
         raise ExchangeError(f"the answer can't be unpacked: {exc}") from exc
     if not unpacker.eof:
         raise ExchangeError("an answer that was cut short")
-    return unpacked
+    return replace(answer, content=content)

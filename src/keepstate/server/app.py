@@ -96,9 +96,10 @@ def create_app(service: Service, *, cleanup_interval: float = 0) -> FastAPI:
     answers.install(app)
     rest.describe(app)
     app.router.routes += [
+        # they are asked in turn, and tasks ask most
+        *worker.routes,
         # not as included routers, which FastAPI asks twice for each request
         *(route for router in rest.routers() for route in router.routes),
-        *worker.routes,
         *health.routes,
         *pages,
         Route("/metrics", _metrics),

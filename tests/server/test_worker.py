@@ -27,6 +27,7 @@ from keepstate.backends.base import (
     Put,
     Session,
 )
+from keepstate.backends.http import channel
 from keepstate.connect import connect
 from keepstate.errors import AccessDeniedError, BackendError, StaleAttemptError
 from keepstate.scope import AssetScope, RunScope, TaskScope, Writer
@@ -467,6 +468,11 @@ def test_a_body_has_a_bound(
     assert answer.json()["facts"]["limit"] == 1_000_000
     fine = post("read", gzip.compress(b" " * 999_998 + b"{}"), content_encoding="gzip")
     assert fine.status_code == 422
+
+
+def test_both_sides_know_the_same_bound() -> None:
+    """So that a request which no server takes is not sent."""
+    assert worker.LARGEST_BODY == channel.LARGEST_BODY
 
 
 def test_a_declared_body_that_is_too_large_is_not_waited_for(served: Served) -> None:

@@ -269,6 +269,9 @@ def test_a_limited_token_reaches_its_assets_only(ask: Callable[..., httpx.Respon
         AssetScope(uri="s3://others/sales"),
         AssetScope("s3://mine/trick", "s3://others/sales"),
         AssetScope("sales", "s3://mine/trick"),
+        # each half is known, of two assets
+        AssetScope("orders", "s3://others/sales"),
+        AssetScope("sales", "s3://mine/orders"),
         AssetScope("nobody's"),
     ]
     refusals = set()

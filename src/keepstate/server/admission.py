@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.base import HistoryPolicy
-from keepstate.errors import AccessDeniedError
+from keepstate.errors import AccessDeniedError, InvalidIdError
 from keepstate.scope import AssetScope
 from keepstate.server.roles import Right
 from keepstate.store import PURGE_BATCH
@@ -54,7 +54,11 @@ class Gate:
         caller = self.caller
         if caller.assets is None:
             return scope
-        known = self.store.backend.asset(scope, now=self.store.clock())
+        try:
+            known = self.store.backend.asset(scope, now=self.store.clock())
+        except InvalidIdError:
+            # name and uri are of two assets, one of which may be out of reach: the error would tell of it
+            raise _out_of_reach("asset of that name or uri") from None
         if known is not None:
             name, uri = known.name, known.uri
             scope = AssetScope(name, uri)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from keepstate.errors import BackendUnavailableError
 from keepstate.server.headers import CONTENT_SECURITY_POLICY
 from keepstate.web import routes
 from keepstate.web.addresses import ASSET, MAPPED, TASK, Addresses
@@ -247,3 +248,31 @@ def test_every_path_is_in_the_reference() -> None:
     served_here = {(method, path) for method, path in served_here if method != "HEAD"}
     of_login = {("POST", "/login"), ("POST", "/logout"), ("GET", "/logout")}
     assert listed - of_login == served_here - of_login
+
+
+def test_trouble_of_the_store_is_told_without_its_address(
+    client: Callable[..., httpx.Client],
+    story: Story,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its place stands in the server's log; so does a mistake of the server's."""
+    viewer = client("viewer")
+
+    def fail(*_: object, **__: object) -> None:
+        raise BackendUnavailableError("postgresql://keeper@db can't be reached", address="x")
+
+    def break_down(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a detail")
+
+    monkeypatch.setattr(story.store.backend, "task_instance", fail)
+    answer = viewer.get(LOAD_PATH)
+    assert answer.status_code == 503
+    assert "The store can&#39;t be reached" in answer.text
+    assert "postgresql" not in answer.text
+    assert "postgresql" in caplog.text
+    monkeypatch.setattr(story.store.backend, "task_instance", break_down)
+    answer = viewer.get(LOAD_PATH)
+    assert answer.status_code == 500
+    assert "a detail" not in answer.text
+    assert "a detail" in caplog.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from keepstate.web import assets, dags, editing, grid, history, login, runs, static, task_instance
+from keepstate.web import assets, dags, editing, grid, history, login, runs, search, static, task_instance
 from keepstate.web.addresses import ASSETS, DAGS
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ routes: list[Route] = [
     *assets.routes,
     *editing.routes,
     *history.routes,
+    *search.routes,
     *static.routes,
 ]
 """What answers browsers. ``docs/reference/web-pages.md`` lists the same paths; a test compares."""

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+from starlette.responses import HTMLResponse
 
-from keepstate.errors import InvalidIdError, KeepstateError
 from keepstate.scope import Writer
-from keepstate.server import answers
 from keepstate.server.auth import caller_of
-from keepstate.server.roles import ROLES, ForbiddenError, Right
+from keepstate.server.roles import ROLES, Right
 from keepstate.server.routes import Route
 from keepstate.server.service import service_of
+from keepstate.web import trouble
 from keepstate.web.addresses import Addresses
+from keepstate.web.frame import Crumb, Frame, here
 from keepstate.web.rendering import render
 
 if TYPE_CHECKING:
@@ -37,39 +37,6 @@ _MOST_FIELDS = 50
 _LAST_PAGE = 10**9
 _PAGE_NUMBER = re.compile(r"[0-9]{1,12}", re.ASCII)
 _NOT_FOUND = 404
-_UNAUTHENTICATED = 401
-_FORBIDDEN = 403
-
-
-@dataclass(frozen=True)
-class Crumb:
-    """A step of the way to a page; the last one, which is the page, leads nowhere."""
-
-    text: str
-    href: str | None = None
-
-
-@dataclass(frozen=True)
-class Frame:
-    """What stands around a page."""
-
-    title: str
-    user: str
-    role: str
-    addresses: Addresses
-    section: str
-    here: str
-    crumbs: tuple[Crumb, ...] = ()
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """A page that can't be shown, and why."""
-
-    frame: Frame
-    status: int
-    heading: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -126,7 +93,7 @@ class Asked:
         text = self.query("page")
         return min(max(int(text), 1), _LAST_PAGE) if _PAGE_NUMBER.fullmatch(text) else 1
 
-    def frame(self, title: str, section: str, *crumbs: Crumb) -> Frame:
+    def frame(self, title: str, section: str, *crumbs: Crumb, text: str = "") -> Frame:
         """Return what stands around a page."""
         return Frame(
             title,
@@ -134,8 +101,9 @@ class Asked:
             self.caller.role.value,
             self.addresses,
             section,
-            _here(self.request),
+            here(self.request),
             crumbs,
+            text,
         )
 
     def answer(self, page: Any, template: str, part: str, status: int = 200) -> Response:
@@ -159,17 +127,8 @@ def page(
             work = asked.service.work
             run = work.write if method == "POST" and right is not Right.READ else work.read
             return await run(_carried_out, call, asked)
-        except HTTPException as exc:
-            if exc.status_code == _UNAUTHENTICATED:
-                return _to_login(request)
-            return _trouble(request, exc.status_code, str(exc.detail))
-        except ForbiddenError as exc:
-            return _trouble(request, _FORBIDDEN, str(exc))
-        except InvalidIdError:
-            # no such id is ever given, so there is nothing of that name
-            return _trouble(request, _NOT_FOUND, "There is nothing here.")
-        except KeepstateError as exc:
-            return _trouble(request, answers.status_of(exc), str(exc))
+        except Exception as exc:  # noqa: BLE001 - whatever it is, a person waits for a page
+            return trouble.answer(request, exc)
 
     return Route(path, endpoint, methods=[method])
 
@@ -183,16 +142,6 @@ def not_found(what: str) -> HTTPException:
     return HTTPException(_NOT_FOUND, f"There is no such {what}, or none that you may see.")
 
 
-def _here(request: Request) -> str:
-    """Return the path and query that were asked for, as they were written: decoded, a path might mean another one."""
-    scope = request.scope
-    path, query = (
-        scope["raw_path"].decode("ascii", "replace"),
-        scope["query_string"].decode("ascii", "replace"),
-    )
-    return f"{path}?{query}" if query else path
-
-
 async def _fields(request: Request) -> dict[str, str]:
     if request.method != "POST":
         return {}
@@ -201,37 +150,3 @@ async def _fields(request: Request) -> dict[str, str]:
         return dict(parse_qsl(body, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS))
     except ValueError:
         raise HTTPException(400, "That is no form of these pages.") from None
-
-
-def _to_login(request: Request) -> Response:
-    addresses = Addresses(request.scope.get("root_path", ""))
-    if "hx-request" in request.headers:
-        # the page that the script runs in, not the part that it asked for
-        return PlainTextResponse("", 401, {"HX-Refresh": "true"})
-    target = _here(request) if request.method == "GET" else addresses.dags()
-    return RedirectResponse(addresses.login(target), 303)
-
-
-_HEADINGS = {
-    403: "You may not do this",
-    404: "Nothing here",
-    409: "That can't be done now",
-    429: "Too many tries",
-    503: "The store can't be reached",
-}
-
-
-def _trouble(request: Request, status: int, message: str) -> Response:
-    if "hx-request" in request.headers:
-        return PlainTextResponse(message, status)
-    caller = request.scope.get("keepstate.caller")
-    heading = _HEADINGS.get(status, "Something is the matter")
-    frame = Frame(
-        heading,
-        caller.name if caller else "",
-        caller.role.value if caller else "",
-        Addresses(request.scope.get("root_path", "")),
-        "",
-        _here(request),
-    )
-    return HTMLResponse(render("trouble.html", Trouble(frame, status, heading, message)), status)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from keepstate.web.addresses import ASSET, ASSETS
-from keepstate.web.asked import Crumb, page
+from keepstate.web.asked import page
 from keepstate.web.entries import Entries, entries_of
+from keepstate.web.frame import Crumb
 from keepstate.web.paging import PER_PAGE, Pager, pager
 from keepstate.web.place import Place, place_of
 from keepstate.web.removed import Removed, removed_of
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from keepstate.scope import AssetInfo
-    from keepstate.web.asked import Asked, Frame
+    from keepstate.web.asked import Asked
+    from keepstate.web.frame import Frame
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from starlette.responses import RedirectResponse
 
 from keepstate.web.addresses import DAGS
-from keepstate.web.asked import Crumb, page
+from keepstate.web.asked import page
+from keepstate.web.frame import Crumb
 from keepstate.web.paging import PER_PAGE, Pager, pager
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from keepstate.scope import DagInfo
-    from keepstate.web.asked import Asked, Frame
+    from keepstate.web.asked import Asked
+    from keepstate.web.frame import Frame
 
 _AT_ONCE = 1000
 _LOOKED_AT = 200

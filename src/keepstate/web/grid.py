@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from keepstate.web.addresses import DAG
-from keepstate.web.asked import Crumb, not_found, page
+from keepstate.web.asked import not_found, page
+from keepstate.web.frame import Crumb
 from keepstate.web.paging import Pager, pager
 from keepstate.web.states import worst
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from keepstate.scope import RunInfo, TaskInstanceInfo
-    from keepstate.web.asked import Asked, Frame
+    from keepstate.web.asked import Asked
+    from keepstate.web.frame import Frame
 
 RUNS_PER_PAGE = 20
 _MOST_INSTANCES = 2000

@@ -13,10 +13,11 @@ from keepstate.server.rest.history import restore as restored
 from keepstate.server.roles import Right
 from keepstate.values import decode
 from keepstate.web.addresses import ASSET, MAPPED, TASK
-from keepstate.web.asked import Crumb, page
+from keepstate.web.asked import page
 from keepstate.web.difference import Difference, difference
 from keepstate.web.editing import done
 from keepstate.web.forms import typed
+from keepstate.web.frame import Crumb
 from keepstate.web.place import Place, place_of
 from keepstate.web.shown import Token, WriterShown, preview, tokens, writer_shown
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from keepstate.backends.base import StoredVersion
-    from keepstate.web.asked import Asked, Frame
+    from keepstate.web.asked import Asked
+    from keepstate.web.frame import Frame
 
 _NOT_AS_SEEN = 412
 # two larger values are not compared: who waits for that reads neither

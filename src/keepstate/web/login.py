@@ -16,7 +16,7 @@ from keepstate.server.routes import Route
 from keepstate.server.service import service_of
 from keepstate.server.tokens import SESSION_LASTS
 from keepstate.web.addresses import Addresses
-from keepstate.web.asked import Frame
+from keepstate.web.frame import Frame
 from keepstate.web.rendering import render
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from keepstate.scope import AssetScope, TaskScope
-from keepstate.web.asked import Crumb, not_found
+from keepstate.web.asked import not_found
+from keepstate.web.frame import Crumb
 
 if TYPE_CHECKING:
     from keepstate.backends.base import EntryScope

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from keepstate.scope import RunScope
 from keepstate.web.addresses import RUN
-from keepstate.web.asked import Crumb, not_found, page
+from keepstate.web.asked import not_found, page
+from keepstate.web.frame import Crumb
 from keepstate.web.paging import PER_PAGE, Pager, pager
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
     from keepstate.scope import RunInfo, TaskInstanceInfo
     from keepstate.web.addresses import Addresses
-    from keepstate.web.asked import Asked, Frame
+    from keepstate.web.asked import Asked
+    from keepstate.web.frame import Frame
 
 
 @dataclass(frozen=True)

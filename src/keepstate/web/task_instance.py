@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 
 from keepstate.web.addresses import MAPPED, TASK
-from keepstate.web.asked import Crumb, page
+from keepstate.web.asked import page
 from keepstate.web.attempts import AttemptShown, attempts_of
 from keepstate.web.entries import Entries, entries_of
+from keepstate.web.frame import Crumb
 from keepstate.web.place import Place, crumbs_to_run, place_of, task_scope
 from keepstate.web.removed import Removed, removed_of
 from keepstate.web.runs import Line, line_of
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from keepstate.scope import TaskInstanceInfo, TaskScope
-    from keepstate.web.asked import Asked, Frame
+    from keepstate.web.asked import Asked
+    from keepstate.web.frame import Frame
 
 _AT_ONCE = 1000
 _MOST_MAPPED = 1000

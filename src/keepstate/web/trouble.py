@@ -1,0 +1,91 @@
+"""Pages that can't be shown, and changes that can't be made: told to people, without a trace and without a secret."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+
+from keepstate.errors import BackendError, InvalidIdError, KeepstateError
+from keepstate.server import answers
+from keepstate.server.roles import ForbiddenError
+from keepstate.web.addresses import Addresses
+from keepstate.web.frame import Frame, here
+from keepstate.web.rendering import render
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+log = logging.getLogger("keepstate.server")
+
+_UNAUTHENTICATED = 401
+_HEADINGS = {
+    403: "You may not do this",
+    404: "Nothing here",
+    409: "That can't be done now",
+    429: "Too many tries",
+    503: "The store can't be reached",
+}
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A page that can't be shown, and why."""
+
+    frame: Frame
+    status: int
+    heading: str
+    message: str
+
+
+def answer(request: Request, exc: Exception) -> Response:
+    """Return the page for an error. Who is not logged in is sent to do that, and comes back then."""
+    if isinstance(exc, HTTPException) and exc.status_code == _UNAUTHENTICATED:
+        return _to_login(request)
+    status, message = _told(request, exc)
+    if "hx-request" in request.headers:
+        return PlainTextResponse(message, status)
+    caller = request.scope.get("keepstate.caller")
+    heading = _HEADINGS.get(status, "Something is the matter")
+    frame = Frame(
+        heading,
+        caller.name if caller else "",
+        caller.role.value if caller else "",
+        Addresses(request.scope.get("root_path", "")),
+        "",
+        here(request),
+    )
+    return HTMLResponse(render("trouble.html", Trouble(frame, status, heading, message)), status)
+
+
+def _told(request: Request, exc: Exception) -> tuple[int, str]:
+    """Return the status of an error, and what people are told of it."""
+    if isinstance(exc, HTTPException):
+        return exc.status_code, str(exc.detail)
+    if isinstance(exc, ForbiddenError):
+        return 403, str(exc)
+    if isinstance(exc, InvalidIdError):
+        # no such id is ever given, so there is nothing of that name
+        return 404, "There is no such thing, or none that you may see."
+    what = f"{request.method} {request.scope['path']}"
+    if isinstance(exc, BackendError):
+        # where the database is concerns those who run the server
+        log.error("%s: %s", what, exc)
+        return answers.status_of(exc), "The server's log says why. Try again later."
+    if isinstance(exc, KeepstateError):
+        return answers.status_of(exc), str(exc)
+    log.error("%s: a fault of the server's", what, exc_info=exc)
+    return 500, "The server made a mistake, which its log describes."
+
+
+def _to_login(request: Request) -> Response:
+    if "hx-request" in request.headers:
+        # the page that the script runs in, not the part that it asked for
+        return PlainTextResponse("", _UNAUTHENTICATED, {"HX-Refresh": "true"})
+    addresses = Addresses(request.scope.get("root_path", ""))
+    target = here(request) if request.method == "GET" else addresses.dags()
+    return RedirectResponse(addresses.login(target), 303)

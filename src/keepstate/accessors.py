@@ -252,12 +252,10 @@ class _Accessor:
                 self._scope,
             )
 
-    def _write(
-        self, values: Mapping[str, object], retention: timedelta | None, expected: int | None = None
-    ) -> None:
+    def _write(self, values: Mapping[str, object], retention: timedelta | None) -> None:
         """Put values in one transaction, all of one time."""
         now = self._store.clock()
-        puts = [self._put(now, key, value, retention, expected) for key, value in values.items()]
+        puts = [self._put(now, key, value, retention) for key, value in values.items()]
         if puts:
             self._apply(now, *puts)
 
@@ -415,7 +413,8 @@ class TaskStateStore(_Accessor):
         ``TypeError``) for other types than ``str, int, float, bool, list, dict``, each naming the path in the value;
         ``StaleAttemptError`` when a later attempt has begun.
         """
-        self._write({check_key(key): value}, retention, _checked_version(if_version))
+        now = self._store.clock()
+        self._apply(now, self._put(now, key, value, retention, _checked_version(if_version)))
 
     def set_many(self, values: Mapping[str, JsonInput], *, retention: timedelta | None = None) -> None:
         """Write several values in one transaction: all or none."""
@@ -498,7 +497,8 @@ class AssetStateStore(_Accessor):
         ``if_version``: write only over that version of the entry (0: only if it is absent), else ``VersionConflictError``.
         Raises as `TaskStateStore.set` does.
         """
-        self._write({check_key(key): value}, None, _checked_version(if_version))
+        now = self._store.clock()
+        self._apply(now, self._put(now, key, value, None, _checked_version(if_version)))
 
     def set_many(self, values: Mapping[str, JsonInput]) -> None:
         """Write several values in one transaction: all or none."""

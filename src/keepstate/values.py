@@ -31,6 +31,10 @@ _MAX_INT_DIGITS = 4300
 _TOO_LARGE_INT = 10**_MAX_INT_DIGITS
 _SAFE_INT_BITS = 14_000
 
+_NAMES = frozenset({str})
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_FEW = 100
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DOT_SEGMENT = re.compile(r"(?:^|/)\.\.?(?:/|$)")
 
@@ -68,8 +72,11 @@ def encode(value: object) -> str:
             "value is None, which can't be told from an absent key; use delete() to remove a key",
             path="value",
         )
-    _check(value)
-    text = _encoder.encode(value)
+    text = _encode_flat(value)
+    # ASCII has no surrogates, and a short text no integer of too many digits
+    if text is None or not text.isascii() or len(text) >= _MAX_INT_DIGITS:
+        _check(value)
+        text = _encoder.encode(value) if text is None else text
     # UTF-8 takes at most four bytes a character: most texts need no counting
     if len(text) * 4 > HARD_VALUE_LIMIT and (size := size_of(text)) > HARD_VALUE_LIMIT:
         raise ValueTooLargeError(
@@ -111,6 +118,27 @@ def check_key(key: object) -> str:
             f"a key must not have '.' or '..' between slashes, as HTTP clients drop them: {key!r}", key=key
         )
     return key
+
+
+def _encode_flat(value: Any) -> str | None:
+    """Return the text of what most values are, a few members and none within another; ``None`` for what must be walked.
+
+    Of these, the text tells sooner than a walk whether it is fine.
+    """
+    kind = type(value)
+    if kind is dict:
+        members = value.values()
+        if not _NAMES.issuperset(map(type, value)):
+            return None
+    else:
+        members = value if kind is list else (value,)
+    if len(members) > _FEW or not _SCALARS.issuperset(map(type, members)):
+        return None
+    try:
+        return _encoder.encode(value)
+    except ValueError:
+        # no finite number, or too many digits: the walk says where
+        return None
 
 
 def _check(value: object) -> None:

@@ -41,6 +41,9 @@ EntryScope = TaskScope | AssetScope
 
 # ---------------------------------------------------------------------------------------------- requests
 
+# Nobody changes a request or an answer. Those that every `set` makes are not frozen all the same, as making one would take
+# three times as long: Session, Put, Batch and Applied.
+
 
 @dataclass(frozen=True)
 class Fence:
@@ -64,7 +67,7 @@ class Behalf:
     fence: Fence
 
 
-@dataclass(frozen=True)
+@dataclass
 class Session:
     """The number of a request within a client session, so that a retried request applies once.
 
@@ -75,7 +78,7 @@ class Session:
     number: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Put:
     """Write ``text`` under ``key``. ``expected`` is the version it must stand at: 0 is absent, ``None`` is any."""
 
@@ -105,7 +108,7 @@ class HistoryPolicy:
     value_bytes: int = 65_535
 
 
-@dataclass(frozen=True)
+@dataclass
 class Batch:
     """Changes to one scope that apply together or not at all, under one new version. Keys are distinct.
 
@@ -236,7 +239,7 @@ class Reading:
     reset: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Applied:
     """The scope's version after a change. ``repeated`` says that this request had been applied before."""
 

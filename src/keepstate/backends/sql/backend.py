@@ -158,10 +158,15 @@ class SqlBackend:
 
     def apply(self, batch: Batch) -> Applied:
         """See `Backend.apply`."""
-        session = batch.session
-        if session is not None or self._sessions is None:
+        session, sessions = batch.session, self._sessions
+        if session is not None or sessions is None:
             return self._apply(batch, session)
-        return self._numbered(lambda own: self._apply(batch, own))
+        # as _numbered does
+        own = sessions.lend()
+        try:
+            return self._apply(batch, own)
+        finally:
+            sessions.take_back(own)
 
     def _apply(self, batch: Batch, session: Session | None) -> Applied:
         dialect = self._db.dialect
@@ -205,7 +210,8 @@ class SqlBackend:
         if not rows:
             return None
         version, incarnation, log_rows = rows[0]
-        self._watch_log(place, log_rows, limit)
+        if log_rows >= params["most"] or place in self._overgrown:
+            self._watch_log(place, log_rows, limit)
         return Applied(version, incarnation)
 
     def _watch_log(self, place: tuple[bytes, str], log_rows: int, limit: int) -> None:

@@ -42,9 +42,12 @@ _NAMED = re.compile(r":(\w+)")
 
 
 @lru_cache(maxsize=256)
-def _driver_style(sql: str) -> str:
-    """Turn ``:name`` into the drivers' ``%(name)s``; no statement has a colon or a percent sign otherwise."""
-    return _NAMED.sub(r"%(\1)s", sql)
+def _driver_style(sql: str) -> bytes:
+    """Turn ``:name`` into the drivers' ``%(name)s``; no statement has a colon or a percent sign otherwise.
+
+    In bytes, which know their hash: psycopg would encode a text, and hash what comes out, at each execution.
+    """
+    return _NAMED.sub(r"%(\1)s", sql).encode()
 
 
 class EngineDatabase:

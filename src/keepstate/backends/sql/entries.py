@@ -155,24 +155,29 @@ def simple_put(batch: Batch) -> dict[str, Any] | None:
     That is one key of a task instance written over whatever stands there, in the name of an attempt that knows its
     incarnation, or of a person.
     """
-    fence, history = batch.fence, batch.history
+    fence, history, scope = batch.fence, batch.history, batch.scope
     put = batch.changes[0]
+    limit = history.limit
     if (
         len(batch.changes) != 1
         or not isinstance(put, Put)
         or put.expected is not None
-        or not isinstance(batch.scope, TaskScope)
-        or history.limit == 0
-        or (fence is not None and fence.incarnation is None)
+        or not isinstance(scope, TaskScope)
+        or limit == 0
     ):
         return None
+    try_number = attempt_id = incarnation = None
+    if fence is not None:
+        try_number, attempt_id, incarnation = fence.try_number, fence.attempt_id, fence.incarnation
+        if incarnation is None:
+            return None
     size, logged, sha256 = loggable(put.text, history)
     return {
-        "digest": batch.scope.digest,
+        "digest": scope.digest,
         "now": batch.now,
-        "try_number": fence.try_number if fence else None,
-        "attempt_id": fence.attempt_id if fence else None,
-        "incarnation": fence.incarnation if fence else None,
+        "try_number": try_number,
+        "attempt_id": attempt_id,
+        "incarnation": incarnation,
         "key": put.key,
         "value": put.text,
         "expires_at": put.expires_at,
@@ -182,9 +187,9 @@ def simple_put(batch: Batch) -> dict[str, Any] | None:
         "size": size,
         "sha256": sha256,
         "logged_rows": 1,
-        "limit": history.limit,
-        "most": most_rows(history.limit),
-        "keep": history.limit - 1,
+        "limit": limit,
+        "most": most_rows(limit),
+        "keep": limit - 1,
     }
 
 

@@ -468,7 +468,7 @@ WITH s AS (
 ), logged AS (
   INSERT INTO keepstate_log
     (scope_id, entry_key, version, action, value, size, sha256, written_at, expires_at, writer)
-  SELECT s.id, :key, s.version, 'set', CAST(:logged AS TEXT), :size, CAST(:sha256 AS TEXT), :now,
+  SELECT s.id, :key, s.version, 'set', CASE WHEN CAST(:sha256 AS TEXT) IS NULL THEN :value END, :size, :sha256, :now,
     CAST(:expires_at AS BIGINT), :writer
   FROM s
 )

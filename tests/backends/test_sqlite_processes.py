@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typing_extensions import Self
 
+from keepstate.backends.sql.migrations import LATEST
 from keepstate.errors import BackendError
 from tests.backends.children import Child, in_child, python, wait_until
 from tests.backends.stores import open_file, task
@@ -251,4 +252,4 @@ with open_file(sys.argv[1]) as store:
     assert [program.returncode for program in programs] == [0] * 6
     with open_file(file) as store:
         assert len(task(store).items()) == 6
-        assert store.backend._db.query("SELECT COUNT(*) FROM keepstate_migration", {}) == [(1,)]  # type: ignore[attr-defined]
+        assert store.backend._db.query("SELECT COUNT(*) FROM keepstate_migration", {}) == [(LATEST,)]  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,19 @@ def test_tasks_go_directly_to_the_store_of_the_backend(tmp_path: Path) -> None:
     """With KEEPSTATE_URL besides, tasks have all of keepstate's verbs, as they do below 3.3."""
     noted = run_contexts("3.3.2", tmp_path, KEEPSTATE_URL=f"sqlite:///{tmp_path / 'keepstate.db'}", **BACKEND)
     assert noted == EXPECTED
+
+
+def test_entries_of_before_an_upgrade_are_told_of(tmp_path: Path) -> None:
+    """Where Airflow 3.3 keeps its state itself, and keepstate's tables hold entries, the scheduler says so as it starts."""
+    airflow = environment("3.3.2")
+    environ = airflow.environ(tmp_path, AIRFLOW__CORE__DAGS_FOLDER=str(DAG_FILE.parent))
+    airflow.run(["airflow", "db", "migrate"], environ)
+    with keepstate.connect(f"sqlite:///{tmp_path / 'airflow.db'}") as store:
+        tss = store.task("etl", "r", "load")
+        tss.set("page", 40)
+        tss.set("never", 1, retention=keepstate.NEVER_EXPIRE)
+    start = [str(airflow.python), "-m", "airflow", "scheduler", "--num-runs", "2", "--skip-serve-logs"]
+    started = subprocess.run(
+        start, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert "hold 2 entries of before" in started.stdout + started.stderr

@@ -50,7 +50,8 @@ def airflow(
     with ExitStack() as stack:
         database = stack.enter_context(postgres.database()) if version in ON_POSTGRES else None
         airflow = environment(version)
-        more = {"GO": str(home / "go")}
+        (home / "items.json").write_text(json.dumps(["a", "b", "c"]))
+        more = {"GO": str(home / "go"), "ITEMS": str(home / "items.json")}
         if version.startswith("3.3"):
             more["AIRFLOW__STATE_STORE__BACKEND"] = "keepstate.integrations.airflow.StoreBackend"
             more["KEEPSTATE_URL"] = f"sqlite:///{home / 'keepstate.db'}"
@@ -93,6 +94,21 @@ def test_killed_and_stopped_tasks(airflow: Services) -> None:
     assert all("may not go on" in refusal[2] for refusal in refusals)
     assert [2, "found", 2, 2] in stopped
     assert states == {"submitting": "success", "stopped": "success"}
+
+
+@ON_ALL
+def test_another_item_at_a_map_index_starts_without_state(airflow: Services) -> None:
+    """When a mapped task's list has changed between attempts, what was stored for another item is not taken over."""
+    for index, item in enumerate("abc"):
+        airflow.note(f"work[{index}]", 1, "found", item, None)
+    (airflow.home / "items.json").write_text(json.dumps(["a", "c", "b"]))
+    assert set(airflow.wait_until_done("listed").values()) == {"success"}
+    second = sorted(note for note in airflow.notes() if note[0].startswith("work") and note[1] == 2)
+    assert second == [
+        ["work[0]", 2, "found", "a", "a"],
+        ["work[1]", 2, "found", "c", None],
+        ["work[2]", 2, "found", "b", None],
+    ]
 
 
 @ON_3
@@ -210,5 +226,5 @@ def test_rest_under_the_paths_of_3_3(airflow: Services) -> None:
     else:
         url = airflow.database or f"sqlite:///{airflow.home / 'airflow.db'}"
     with keepstate.connect(url) as store:
-        airflow.wait_for("a store without runs", lambda: not store.runs())
+        airflow.wait_for("the run's end", lambda: {run.dag_id for run in store.runs()} <= {"listed"})
         assert [asset.entries for asset in store.assets()] == [2]

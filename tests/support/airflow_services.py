@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.support.airflow import Airflow
 
-PATIENCE = 120.0
+PATIENCE = 240.0
 """Seconds that anything may take on a busy machine; all waits are for something to happen, and end when it has."""
 
 
@@ -131,11 +131,13 @@ def services(
     *,
     database: str | None = None,
     components: tuple[str, ...] = (),
+    apart: Mapping[str, Mapping[str, str]] | None = None,
     **more: str,
 ) -> Iterator[Services]:
     """Start an Airflow that runs what is in ``dags``, and end it.
 
-    ``database`` is the URL of a PostgreSQL one for its metadata; ``components`` are further ones, such as a triggerer.
+    ``database`` is the URL of a PostgreSQL one for its metadata; ``components`` are further ones, such as a triggerer;
+    ``apart`` adds to the environment of some.
     """
     if database is not None:
         more["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database.replace("postgresql:", "postgresql+psycopg2:")
@@ -145,7 +147,7 @@ def services(
         home,
         AIRFLOW__CORE__DAGS_FOLDER=str(dags),
         AIRFLOW__CORE__EXECUTOR="LocalExecutor",
-        AIRFLOW__CORE__PARALLELISM="3",
+        AIRFLOW__CORE__PARALLELISM="8",
         AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION="False",
         AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"{url}/execution/",
         AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS=",".join(f"{role}:{role}" for role in ROLES),
@@ -156,17 +158,17 @@ def services(
         AIRFLOW__API__WORKERS="1",
         AIRFLOW__API_AUTH__JWT_SECRET="a secret of the tests, long enough to sign with",
         AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC="1",
-        AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT="12",
+        AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT="25",
         AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL="2",
         AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC="2",
         # their names in 2.11
-        AIRFLOW__SCHEDULER__SCHEDULER_ZOMBIE_TASK_THRESHOLD="12",
+        AIRFLOW__SCHEDULER__SCHEDULER_ZOMBIE_TASK_THRESHOLD="25",
         AIRFLOW__SCHEDULER__ZOMBIE_DETECTION_INTERVAL="2",
         AIRFLOW__SCHEDULER__LOCAL_TASK_JOB_HEARTBEAT_SEC="2",
         NOTES=str(home / "notes.jsonl"),
         **more,
     )
-    (home / "passwords.json").write_text(json.dumps({role: "a password" for role in ROLES}))
+    (home / "passwords.json").write_text(json.dumps(dict.fromkeys(ROLES, "a password")))
     airflow.run(["airflow", "db", "migrate"], environ)
     commands = [["scheduler", "--skip-serve-logs"]]
     if not airflow.version.startswith("2."):
@@ -178,7 +180,7 @@ def services(
                 processes.append(
                     subprocess.Popen(
                         ["airflow", *command],
-                        env=environ,
+                        env={**environ, **(apart or {}).get(command[0], {})},
                         cwd=home,
                         stdin=subprocess.DEVNULL,
                         stdout=log,

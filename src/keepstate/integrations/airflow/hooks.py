@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 _HERE = "keepstate.integrations.airflow"
 
 # Airflow's module -> the function of ours that extends it, as module:function
+_SPARK = "airflow.providers.apache.spark.operators.spark_submit"
+
 _BEFORE_3_3 = {
+    _SPARK: "providers:extend_spark_submit",
     "airflow.models.dagrun": "deletions:extend",
     "airflow.sdk": "names:extend_sdk",
     "airflow.sdk.execution_time.context": "names:extend_execution_context",
@@ -30,6 +33,7 @@ _BEFORE_3_3 = {
 }
 _EXTENSIONS = {
     "2.11": {
+        _SPARK: "providers:extend_spark_submit",
         "airflow.models.dagrun": "deletions:extend",
         "airflow.utils.context": "context:admit_names",
         "airflow.models.taskinstance": "context:extend_models",

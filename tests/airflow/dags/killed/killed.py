@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -63,6 +64,8 @@ with DAG(
                 time.sleep(0.2)
             note(context, "found", task_state_store.get("by"), asset_state_store.get("by"))
             return
+        # once both go on, the supervisor learns that it is to end this, and this is to be heard first
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         note(context, "waiting", os.getpid(), os.getppid())
         while '["stopped", 2, "began"' not in Path(os.environ["NOTES"]).read_text():
             time.sleep(0.2)

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import subprocess
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +108,46 @@ def test_entries_of_before_an_upgrade_are_told_of(tmp_path: Path) -> None:
         start, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
     )
     assert "hold 2 entries of before" in started.stdout + started.stderr
+
+
+def test_entries_move_to_airflow_s_own_tables_and_back(tmp_path: Path) -> None:
+    """An upgrade to 3.3's own state store loses nothing: entries go over with their expiry and writer, and can come back.
+
+    What is there already stays, and so does what belongs to a run that Airflow does not know.
+    """
+    run_four_verbs(tmp_path, **BACKEND)
+    airflow = environment("3.3.2")
+    environ = airflow.environ(tmp_path)
+    database = f"sqlite:///{tmp_path / 'airflow.db'}"
+
+    def move(*command: str) -> Any:
+        whole = [str(airflow.python), "-m", "keepstate", "airflow", *command, "--json"]
+        return json.loads(airflow.run(whole, environ).splitlines()[-1])
+
+    def own(table: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(tmp_path / "airflow.db")) as connection:
+            return connection.execute(f"SELECT key, value FROM {table} ORDER BY key").fetchall()
+
+    with keepstate.connect(database) as store:
+        (run,) = store.runs()
+        task = store.task("four_verbs", run.run_id, "all_verbs")
+        task.set("more", {"a": "ü"}, retention=timedelta(days=3))
+        expires_at = task.entry("more").expires_at
+        store.task("unheard-of", "r", "t").set("page", 1)
+        store.asset("stock").set("more", [1])
+
+    assert move("export") == {"moved": 4, "present": 0, "homeless": 1}
+    assert [key for key, _ in own("task_state_store")] == ["more", "page"]
+    assert [key for key, _ in own("asset_state_store")] == ["mark", "more"]
+    with keepstate.connect(database) as store:
+        assert store.task("four_verbs", run.run_id, "all_verbs").get("more") is None
+        assert store.task("unheard-of", "r", "t").get("page") == 1
+
+    assert move("import", "--keep")["moved"] == 4
+    with keepstate.connect(database) as store:
+        entry = store.task("four_verbs", run.run_id, "all_verbs").entry("more")
+        assert (entry.value, entry.expires_at) == ({"a": "ü"}, expires_at)
+        assert store.asset("stock").get("more") == [1]
+    assert move("export", "--keep") == {"moved": 0, "present": 4, "homeless": 1}
+    assert move("import") == {"moved": 0, "present": 4, "homeless": 0}
+    assert own("task_state_store") == own("asset_state_store") == []

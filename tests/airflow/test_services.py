@@ -228,3 +228,23 @@ def test_rest_under_the_paths_of_3_3(airflow: Services) -> None:
     with keepstate.connect(url) as store:
         airflow.wait_for("the run's end", lambda: {run.dag_id for run in store.runs()} <= {"listed"})
         assert [asset.entries for asset in store.assets()] == [2]
+
+
+@pytest.mark.parametrize("version", ["3.0.6", "3.1.8"])
+def test_below_a_path_and_by_several_workers(version: str, tmp_path: Path) -> None:
+    """Tasks and REST reach the store also where Airflow is served below a path, and by two processes."""
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    quick = (HERE / "dags" / "quick.py").read_text()
+    (dags / "quick.py").write_text(quick.replace("schedule=None", 'schedule="@once"'))
+    with services(
+        environment(version), tmp_path, dags, prefix="/air/flow", AIRFLOW__API__WORKERS="2"
+    ) as airflow:
+        assert airflow.wait_until_done("quick") == {"dies_once": "success"}
+        ((run_id,),) = airflow.query("SELECT run_id FROM dag_run WHERE dag_id = 'quick'")
+        path = f"/api/v2/dags/quick/dagRuns/{quote(run_id, safe='')}/taskInstances/dies_once/state-store"
+        token = airflow.token("admin")
+        # both workers get their turn
+        for _ in range(6):
+            status, answer = airflow.request("GET", f"{path}/tries", token=token)
+            assert (status, answer["value"]) == (200, 2)

@@ -132,17 +132,18 @@ def services(
     database: str | None = None,
     components: tuple[str, ...] = (),
     apart: Mapping[str, Mapping[str, str]] | None = None,
+    prefix: str = "",
     **more: str,
 ) -> Iterator[Services]:
     """Start an Airflow that runs what is in ``dags``, and end it.
 
     ``database`` is the URL of a PostgreSQL one for its metadata; ``components`` are further ones, such as a triggerer;
-    ``apart`` adds to the environment of some.
+    ``apart`` adds to the environment of some. All is served below the path ``prefix``.
     """
     if database is not None:
         more["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database.replace("postgresql:", "postgresql+psycopg2:")
     port = _free_port()
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{port}{prefix}"
     environ = airflow.environ(
         home,
         AIRFLOW__CORE__DAGS_FOLDER=str(dags),

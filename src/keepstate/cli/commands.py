@@ -27,6 +27,7 @@ HOMES = {
     "db": "db",
     "serve": "serve",
     "token": "token",
+    "airflow": "airflow",
     "doctor": "doctor",
     "demo": "demo",
 }
@@ -36,7 +37,7 @@ with an underscore behind it: ``get_`` for ``keepstate get``."""
 PANELS = {
     "Entries": ("get", "set", "delete", "clear", "list", "history", "restore", "tail", "assets"),
     "Runs": ("run", "runs", "attempts"),
-    "The store": ("cleanup", "db", "doctor"),
+    "The store": ("cleanup", "db", "airflow", "doctor"),
     "The server": ("serve", "token"),
     "First steps": ("demo",),
 }

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 from datetime import datetime, timedelta, timezone
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ try:
 except ImportError:  # on 2.11 there are none
     ORDERS, STOCK = None, None
 
+# from 3.2 on, a task may be a coroutine
+ASYNCHRONOUS = version("apache-airflow") >= "3.2"
 HELD: list[Any] = []
 
 
@@ -151,6 +154,17 @@ with DAG(
             )
 
         note("twins", sorted(map(str, asyncio.run(pages()))))
+
+    if ASYNCHRONOUS:
+
+        @task
+        async def asynchronous(task_state_store):
+            pages = await task_state_store.aincrement("pages")
+            note("pages", pages)
+            if pages == 1:
+                raise MishapError
+
+        asynchronous()
 
     @task
     def over_items(item, task_state_store):

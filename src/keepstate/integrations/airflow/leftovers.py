@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 from typing import Any
 
 from airflow.listeners import hookimpl
 
 from keepstate.clock import system_clock
+from keepstate.integrations.airflow.components import if_scheduler
 
 log = logging.getLogger("keepstate")
 
@@ -16,8 +16,7 @@ log = logging.getLogger("keepstate")
 @hookimpl  # type: ignore[untyped-decorator]
 def on_starting(component: Any) -> None:
     """Look once, where the scheduler starts, and beside it."""
-    if getattr(component, "job_type", "") == "SchedulerJob":
-        threading.Thread(target=warn, name="keepstate-leftovers", daemon=True).start()
+    if_scheduler(component, warn)
 
 
 def warn() -> None:

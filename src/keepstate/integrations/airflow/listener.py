@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from typing import Any
 
 from airflow.listeners import hookimpl
 
 from keepstate.integrations.airflow import configuration, context, deletions, metadata
+from keepstate.integrations.airflow.components import if_scheduler
 from keepstate.integrations.airflow.hooks import is_airflow_2
 
 log = logging.getLogger("keepstate")
@@ -43,8 +43,8 @@ def _clear_for_a_person(ti: Any) -> None:
 @hookimpl  # type: ignore[untyped-decorator]
 def on_starting(component: Any) -> None:
     """Begin to clean up now and then, where Airflow 2's scheduler starts; from 3.0 on, the API server does."""
-    if is_airflow_2() and getattr(component, "job_type", "") == "SchedulerJob":
-        threading.Thread(target=_clean_up_for_ever, name="keepstate-cleanup", daemon=True).start()
+    if is_airflow_2():
+        if_scheduler(component, _clean_up_for_ever)
 
 
 def _clean_up_for_ever() -> None:

@@ -1,0 +1,84 @@
+"""`keepstate airflow`: entries on their way between keepstate and Airflow 3.3's own tables."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Annotated
+
+from keepstate.cli import options, output
+from keepstate.cli.declared import Group, Option
+from keepstate.cli.stores import opened
+from keepstate.integrations.airflow import moving
+from keepstate.settings import Settings
+
+if TYPE_CHECKING:
+    from keepstate.store import StateStore
+
+Keep = Annotated[bool, Option("--keep", help="Leave them where they were, too.")]
+
+
+def airflow() -> None:
+    """Move entries between keepstate and the tables that Airflow 3.3 has of its own.
+
+    To be run in the environment of Airflow 3.3, while no task runs. The store is that of --url or KEEPSTATE_URL, and else
+    keepstate's tables in Airflow's metadata database.
+
+    Examples:
+      keepstate airflow export
+      keepstate airflow import
+    """
+
+
+def export(keep: Keep = False, as_json: options.AsJson = False, url: options.Url = None) -> None:
+    """Move what has not expired into Airflow's own tables: to leave keepstate for Airflow 3.3's own state store.
+
+    What Airflow has already stays as it is there. Entries of runs and assets that Airflow doesn't know stay in keepstate.
+    It may be stopped and run again.
+
+    Examples:
+      keepstate airflow export --keep
+      keepstate airflow export --json
+    """
+    moving.demand_3_3()
+    gc.enable()
+    with _store(url) as store:
+        _tell(moving.export_to_airflow(store, keep=keep), as_json=as_json)
+
+
+def take(keep: Keep = False, as_json: options.AsJson = False, url: options.Url = None) -> None:
+    """Move what Airflow 3.3 has in its own tables into keepstate: before it becomes Airflow's state store.
+
+    What keepstate has already stays as it is there. What has expired is left to Airflow.
+
+    Examples:
+      keepstate airflow import --keep
+      keepstate airflow import --json
+    """
+    moving.demand_3_3()
+    gc.enable()
+    with _store(url) as store:
+        _tell(moving.import_from_airflow(store, keep=keep), as_json=as_json)
+
+
+def _store(url: str | None) -> StateStore:
+    settings = Settings.load()
+    if url or settings.url:
+        return opened(url, settings)
+    from keepstate.integrations.airflow import metadata
+
+    return metadata.store()
+
+
+def _tell(moved: moving.Moved, *, as_json: bool) -> None:
+    if as_json:
+        output.put_json({"moved": moved.entries, "present": moved.present, "homeless": moved.homeless})
+        return
+    parts = [f"moved {moved.entries:,} entries" if moved.entries != 1 else "moved 1 entry"]
+    if moved.present:
+        parts.append(f"{moved.present:,} were there already")
+    if moved.homeless:
+        parts.append(f"{moved.homeless:,} belong to runs or assets that Airflow doesn't know, and stay")
+    output.put("; ".join(parts))
+
+
+airflow_ = Group(airflow, {"import": take, "export": export}, callable_alone=False)

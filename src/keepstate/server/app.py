@@ -77,6 +77,9 @@ def create_app(service: Service, *, cleanup_interval: float = 0) -> FastAPI:
         openapi_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
+        # FastAPI's own, in newer versions, looks for each request whether the environment wants it, and would then send what
+        # stands in messages of exceptions; here, /metrics and the access log say what there is to say
+        telemetry={"tracing": False, "metrics": False, "logs": False},
         middleware=[
             Middleware(Observing, metrics=service.metrics, clock=service.store.clock),
             Middleware(SecurityHeaders),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import Event
 from typing import TYPE_CHECKING
 
 from keepstate.server.failures import Failures
@@ -18,13 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Service:
-    """The store that is served, and the threads that call it. ``store.clock`` is the time that counts here."""
+    """The store that is served, and the threads that call it. ``store.clock`` is the time that counts here.
+
+    ``ending`` is set when the server is to end: what would go on for ever, the events of a page, then does.
+    """
 
     store: StateStore
     work: Work
     tokens: Tokens
     metrics: Metrics
     failures: Failures = field(default_factory=Failures)
+    ending: Event = field(default_factory=Event)
 
 
 def service_of(connection: HTTPConnection) -> Service:

@@ -71,21 +71,28 @@ def make_server(app: FastAPI, *, on_ready: Callable[[], None]) -> Server:
         timeout_graceful_shutdown=GRACE,
         limit_concurrency=_MOST_CONNECTIONS,
     )
-    return Server(config, on_ready)
+    service = getattr(getattr(app, "state", None), "service", None)
+    return Server(config, on_ready, service.ending if service is not None else threading.Event())
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which also tells when it answers, and returns when it is told to end."""
+    """uvicorn's, which also tells when it answers and that it ends, and returns when it is told to end."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None], ending: threading.Event) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._ending = ending
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer."""
         await super().startup(sockets)
         if not self.should_exit:
             self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what has begun, and have end what would go on for ever."""
+        self._ending.set()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -14,6 +14,9 @@ DAG = DAGS + "/{dag_id}"
 RUN = DAG + "/runs/{run_id}"
 TASK = RUN + "/tasks/{task_id}"
 MAPPED = TASK + "/mapped/{map_index}"
+EVENTS = "/events"
+"""Below this, at a page's own path, are its events."""
+
 ASSETS = "/assets"
 ASSET = ASSETS + "/{asset_id}"
 
@@ -60,6 +63,10 @@ class Addresses:
     def login(self, target: str) -> str:
         """Return where a browser logs in, to go on to ``target``."""
         return with_query(f"{self.prefix}/login", next=target)
+
+    def events(self, here: str) -> str:
+        """Return where the events of the page at ``here`` are."""
+        return self.prefix + EVENTS + here.removeprefix(self.prefix)
 
     def logout(self) -> str:
         """Return where a browser logs out."""

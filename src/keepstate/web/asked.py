@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -18,6 +18,7 @@ from keepstate.server.service import service_of
 from keepstate.web import trouble
 from keepstate.web.addresses import Addresses
 from keepstate.web.frame import Crumb, Frame, here
+from keepstate.web.marks import digest
 from keepstate.web.rendering import render
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from keepstate.server.roles import Caller
     from keepstate.server.service import Service
     from keepstate.store import StateStore
+
+    Watch = Callable[["Asked"], object]
+    """Returns what changes when the page does: anything that JSON can hold, or that has a text."""
 
     Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -47,6 +51,7 @@ class Asked:
     caller: Caller
     service: Service
     fields: Mapping[str, str] = field(default_factory=dict)
+    mark: str = ""
 
     @property
     def store(self) -> StateStore:
@@ -104,6 +109,7 @@ class Asked:
             here(self.request),
             crumbs,
             text,
+            self.mark,
         )
 
     def answer(self, page: Any, template: str, part: str, status: int = 200) -> Response:
@@ -112,10 +118,16 @@ class Asked:
 
 
 def page(
-    path: str, call: Callable[[Asked], Response], *, right: Right = Right.READ, method: str = "GET"
+    path: str,
+    call: Callable[[Asked], Response],
+    *,
+    right: Right = Right.READ,
+    method: str = "GET",
+    watch: Watch | None = None,
 ) -> Route:
     """Make the route of a page. ``call`` runs on a thread of the store's: one that writes, for a POST that needs to.
 
+    ``watch`` returns what changes when the page does, where that is followed live.
     Who is not known is sent to log in; whoever lacks the ``right``, and what is not there, is told so on a page.
     """
 
@@ -126,15 +138,16 @@ def page(
             asked = Asked(request, caller, service_of(request), await _fields(request))
             work = asked.service.work
             run = work.write if method == "POST" and right is not Right.READ else work.read
-            return await run(_carried_out, call, asked)
+            return await run(_carried_out, call, asked, watch)
         except Exception as exc:  # noqa: BLE001 - whatever it is, a person waits for a page
             return trouble.answer(request, exc)
 
     return Route(path, endpoint, methods=[method])
 
 
-def _carried_out(call: Callable[[Asked], Response], asked: Asked) -> Response:
-    return call(asked)
+def _carried_out(call: Callable[[Asked], Response], asked: Asked, watch: Watch | None) -> Response:
+    # looked for before the page is read: what changes in between is then seen twice, and not missed
+    return call(asked if watch is None else replace(asked, mark=digest(watch(asked))))
 
 
 def not_found(what: str) -> HTTPException:

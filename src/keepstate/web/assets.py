@@ -9,8 +9,9 @@ from keepstate.web.addresses import ASSET, ASSETS
 from keepstate.web.asked import page
 from keepstate.web.entries import Entries, entries_of
 from keepstate.web.frame import Crumb
+from keepstate.web.live import events
 from keepstate.web.paging import PER_PAGE, Pager, pager
-from keepstate.web.place import Place, place_of
+from keepstate.web.place import Place, place_of, watch
 from keepstate.web.removed import Removed, removed_of
 
 if TYPE_CHECKING:
@@ -45,15 +46,24 @@ class Asset:
 def show_all(asked: Asked) -> Response:
     """Show the assets."""
     number, pattern, backend = asked.page_number(), asked.caller.assets, asked.backend
-    found = backend.assets(
-        now=asked.store.clock(), pattern=pattern, limit=PER_PAGE, offset=(number - 1) * PER_PAGE
-    )
+    found = _assets(asked)
     context = Assets(
         asked.frame("Assets", "assets", Crumb("Assets")),
         tuple(found),
         pager(asked.addresses.assets(), number, backend.count_assets(pattern=pattern)),
     )
     return asked.answer(context, "assets.html", "_assets.html")
+
+
+def watch_all(asked: Asked) -> object:
+    """Return what changes when the list does."""
+    return [(one.id, one.entries, one.updated_at) for one in _assets(asked)]
+
+
+def _assets(asked: Asked) -> list[AssetInfo]:
+    offset = (asked.page_number() - 1) * PER_PAGE
+    pattern, now = asked.caller.assets, asked.store.clock()
+    return asked.backend.assets(now=now, pattern=pattern, limit=PER_PAGE, offset=offset)
 
 
 def show(asked: Asked) -> Response:
@@ -72,4 +82,9 @@ def show(asked: Asked) -> Response:
     return asked.answer(context, "asset.html", "_asset.html")
 
 
-routes = [page(ASSETS, show_all), page(ASSET, show)]
+routes = [
+    page(ASSETS, show_all, watch=watch_all),
+    events(ASSETS, watch_all),
+    page(ASSET, show, watch=watch),
+    events(ASSET, watch),
+]

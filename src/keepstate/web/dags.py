@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse
 from keepstate.web.addresses import DAGS
 from keepstate.web.asked import page
 from keepstate.web.frame import Crumb
+from keepstate.web.live import events
 from keepstate.web.paging import PER_PAGE, Pager, pager
 
 if TYPE_CHECKING:
@@ -65,6 +66,15 @@ def _line(asked: Asked, dag: DagInfo) -> DagLine:
     return DagLine(dag, max(dag.updated_at, *(info.updated_at for info in newest), dag.last_created_at))
 
 
+def watch(asked: Asked) -> object:
+    """Return what changes when the list does."""
+    found, total = _all(asked, asked.page_number())
+    return total, [
+        (line.dag.dag_id, line.dag.runs, line.dag.last_state, line.active_at)
+        for line in (_line(asked, dag) for dag in found)
+    ]
+
+
 def _all(asked: Asked, number: int) -> tuple[list[DagInfo], int]:
     pattern, backend = asked.caller.dags, asked.backend
     found = backend.dags(pattern=pattern, limit=PER_PAGE, offset=(number - 1) * PER_PAGE)
@@ -86,4 +96,4 @@ def home(asked: Asked) -> Response:
     return RedirectResponse(asked.addresses.dags(), 303)
 
 
-routes = [page("/", home), page(DAGS, show)]
+routes = [page("/", home), page(DAGS, show, watch=watch), events(DAGS, watch)]

@@ -21,7 +21,7 @@ class Crumb:
 
 @dataclass(frozen=True)
 class Frame:
-    """What stands around a page. ``text`` is what the search was for."""
+    """What stands around a page. ``text`` is what the search was for, ``mark`` what is shown, where that is live."""
 
     title: str
     user: str
@@ -31,6 +31,7 @@ class Frame:
     here: str
     crumbs: tuple[Crumb, ...] = ()
     text: str = ""
+    mark: str = ""
 
 
 def here(request: Request) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from keepstate.web.addresses import DAG
 from keepstate.web.asked import not_found, page
 from keepstate.web.frame import Crumb
+from keepstate.web.live import events
 from keepstate.web.paging import Pager, pager
 from keepstate.web.states import worst
 
@@ -74,9 +75,7 @@ def show(asked: Asked) -> Response:
     total = asked.backend.count_runs(dag_id, pattern=asked.caller.dags)
     if not total:
         raise not_found("dag")
-    runs = asked.backend.runs(
-        dag_id, pattern=asked.caller.dags, limit=RUNS_PER_PAGE, offset=(number - 1) * RUNS_PER_PAGE
-    )[::-1]
+    runs = _runs(asked)
     instances = [_instances(asked, run) for run in runs]
     context = Grid(
         asked.frame(dag_id, "dags", Crumb("Dags", addresses.dags()), Crumb(dag_id)),
@@ -96,6 +95,27 @@ def show(asked: Asked) -> Response:
         any(len(found) == _MOST_INSTANCES for found in instances),
     )
     return asked.answer(context, "grid.html", "_grid.html")
+
+
+def watch(asked: Asked) -> object:
+    """Return what changes when the grid does."""
+    runs = _runs(asked)
+    if not runs:
+        raise not_found("dag")
+    return [(run.run_id, run.state, [_facts(info) for info in _instances(asked, run)]) for run in runs]
+
+
+def _facts(info: TaskInstanceInfo) -> tuple[str, int, str | None, int]:
+    return info.scope.task_id, info.scope.map_index, info.state, info.entries
+
+
+def _runs(asked: Asked) -> list[RunInfo]:
+    """Return the runs of the page, the newest last."""
+    offset = (asked.page_number() - 1) * RUNS_PER_PAGE
+    found = asked.backend.runs(
+        asked.path("dag_id"), pattern=asked.caller.dags, limit=RUNS_PER_PAGE, offset=offset
+    )
+    return found[::-1]
 
 
 def _instances(asked: Asked, run: RunInfo) -> list[TaskInstanceInfo]:
@@ -147,4 +167,4 @@ def _square(
     )
 
 
-routes = [page(DAG, show)]
+routes = [page(DAG, show, watch=watch), events(DAG, watch)]

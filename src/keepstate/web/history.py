@@ -18,7 +18,8 @@ from keepstate.web.difference import Difference, difference
 from keepstate.web.editing import done
 from keepstate.web.forms import typed
 from keepstate.web.frame import Crumb
-from keepstate.web.place import Place, place_of
+from keepstate.web.live import events
+from keepstate.web.place import Place, place_of, watch
 from keepstate.web.shown import Token, WriterShown, preview, tokens, writer_shown
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ routes = [
     route
     for base in (TASK, MAPPED, ASSET)
     for route in (
-        page(f"{base}/history", show),
+        page(f"{base}/history", show, watch=watch),
+        events(f"{base}/history", watch),
         page(f"{base}/history/restore", restore, right=Right.WRITE, method="POST"),
     )
 ]

@@ -106,3 +106,16 @@ def _asset(asked: Asked) -> Place:
         (Crumb("Assets", addresses.assets()), Crumb(info.name, addresses.asset(info.id))),
         asset=info,
     )
+
+
+_LATEST = 2**62
+
+
+def watch(asked: Asked) -> object:
+    """Return what changes when anything of the place does: its version, its state, and what expires."""
+    place = place_of(asked)
+    info = place.task_instance
+    version, _ = asked.backend.changes(place.scope, after=_LATEST, now=asked.store.clock())
+    if info is None:
+        return version, place.asset and place.asset.entries
+    return version, info.state, info.try_number, info.entries, info.updated_at

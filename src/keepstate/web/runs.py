@@ -9,6 +9,7 @@ from keepstate.scope import RunScope
 from keepstate.web.addresses import RUN
 from keepstate.web.asked import not_found, page
 from keepstate.web.frame import Crumb
+from keepstate.web.live import events
 from keepstate.web.paging import PER_PAGE, Pager, pager
 
 if TYPE_CHECKING:
@@ -55,9 +56,7 @@ def show(asked: Asked) -> Response:
     run = asked.backend.run(scope) if asked.caller.reaches_dag(scope.dag_id) else None
     if run is None:
         raise not_found("run")
-    found = asked.backend.task_instances(
-        run.dag_id, run.run_id, now=asked.store.clock(), limit=PER_PAGE, offset=(number - 1) * PER_PAGE
-    )
+    found = _instances(asked, scope)
     total = asked.backend.count_task_instances(run.dag_id, run.run_id)
     here = addresses.run(run.dag_id, run.run_id)
     context = Run(
@@ -75,6 +74,24 @@ def show(asked: Asked) -> Response:
     return asked.answer(context, "run.html", "_run.html")
 
 
+def watch(asked: Asked) -> object:
+    """Return what changes when the page of a run does."""
+    scope = RunScope(asked.path("dag_id"), asked.path("run_id"))
+    if not asked.caller.reaches_dag(scope.dag_id):
+        raise not_found("run")
+    run = asked.backend.run(scope)
+    return run and run.state, [
+        (info.scope.task_id, info.scope.map_index, info.state, info.version, info.entries)
+        for info in _instances(asked, scope)
+    ]
+
+
+def _instances(asked: Asked, scope: RunScope) -> list[TaskInstanceInfo]:
+    offset = (asked.page_number() - 1) * PER_PAGE
+    now = asked.store.clock()
+    return asked.backend.task_instances(scope.dag_id, scope.run_id, now=now, limit=PER_PAGE, offset=offset)
+
+
 def line_of(info: TaskInstanceInfo, addresses: Addresses) -> Line:
     """Return a task instance as a list shows it."""
     return Line(
@@ -88,4 +105,4 @@ def line_of(info: TaskInstanceInfo, addresses: Addresses) -> Line:
     )
 
 
-routes = [page(RUN, show)]
+routes = [page(RUN, show, watch=watch), events(RUN, watch)]

@@ -12,7 +12,8 @@ from keepstate.web.asked import page
 from keepstate.web.attempts import AttemptShown, attempts_of
 from keepstate.web.entries import Entries, entries_of
 from keepstate.web.frame import Crumb
-from keepstate.web.place import Place, crumbs_to_run, place_of, task_scope
+from keepstate.web.live import events
+from keepstate.web.place import Place, crumbs_to_run, place_of, task_scope, watch
 from keepstate.web.removed import Removed, removed_of
 from keepstate.web.runs import Line, line_of
 
@@ -72,7 +73,33 @@ def show(asked: Asked) -> Response:
     return asked.answer(context, "task_instance.html", "_task_instance.html")
 
 
+def watch_any(asked: Asked) -> object:
+    """Return what changes when the page of a task instance, or of mapped ones, does."""
+    try:
+        return watch(asked)
+    except HTTPException:
+        lines, _ = _mapped_lines(asked, task_scope(asked))
+        if not lines:
+            raise
+        return lines
+
+
 def _mapped(asked: Asked, scope: TaskScope) -> Response:
+    lines, cut = _mapped_lines(asked, scope)
+    if not lines:
+        # as it was found to be
+        place_of(asked)
+    context = Mapped(
+        asked.frame(scope.task_id, "dags", *crumbs_to_run(asked, scope), Crumb(scope.task_id)),
+        scope.task_id,
+        lines,
+        cut,
+    )
+    return asked.answer(context, "mapped.html", "_mapped.html")
+
+
+def _mapped_lines(asked: Asked, scope: TaskScope) -> tuple[tuple[Line, ...], bool]:
+    """Return the mapped task instances of a task, and whether there are more."""
     lines: list[Line] = []
     if scope.map_index < 0 and asked.caller.reaches_dag(scope.dag_id):
         offset = 0
@@ -84,16 +111,9 @@ def _mapped(asked: Asked, scope: TaskScope) -> Response:
             offset += _AT_ONCE
             if len(batch) < _AT_ONCE:
                 break
-    if not lines:
-        # as it was found to be
-        place_of(asked)
-    context = Mapped(
-        asked.frame(scope.task_id, "dags", *crumbs_to_run(asked, scope), Crumb(scope.task_id)),
-        scope.task_id,
-        tuple(lines[:_MOST_MAPPED]),
-        len(lines) > _MOST_MAPPED,
-    )
-    return asked.answer(context, "mapped.html", "_mapped.html")
+    return tuple(lines[:_MOST_MAPPED]), len(lines) > _MOST_MAPPED
 
 
-routes = [page(TASK, show), page(MAPPED, show)]
+routes = [
+    route for base in (TASK, MAPPED) for route in (page(base, show, watch=watch_any), events(base, watch_any))
+]

@@ -6,6 +6,8 @@
   const toasts = document.getElementById("toasts");
   let opener = null; // the id of what opened it: the element itself may have been drawn anew meanwhile
 
+  let changed = false; // a change was made, and what it changed is not drawn yet
+
   const toast = (text, kind) => {
     const note = document.createElement("p");
     note.className = `toast ${kind}`;
@@ -28,6 +30,11 @@
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target.id !== "dialog-content") return;
     if (!dialog.open) dialog.showModal();
+    const checker = document.getElementById("checker");
+    checker?.addEventListener("htmx:beforeOnLoad", (answer) => {
+      // what comes after the dialog is gone has no place any more
+      if (!checker.isConnected) answer.preventDefault();
+    });
     const wrong = content.querySelector("[aria-invalid], [role=alert] button");
     (wrong ?? content.querySelector("[autofocus]"))?.focus();
   });
@@ -36,20 +43,21 @@
     if (event.target.closest("[data-close]")) dialog.close();
   });
   dialog.addEventListener("close", () => {
-    // an answer that is still to come has no place any more
-    document.getElementById("checker")?.dispatchEvent(new Event("htmx:abort"));
     content.replaceChildren();
     giveFocusBack();
   });
 
   document.addEventListener("keepstate:done", (event) => {
     toast(event.detail.message, "fine");
+    changed = true;
     document.getElementById("live")?.dispatchEvent(new Event("keepstate:changed"));
     if (dialog.open) dialog.close();
   });
   document.addEventListener("htmx:afterSettle", (event) => {
     // the row that had the focus was drawn anew, or is gone
-    if (event.detail.target.id === "live" && document.activeElement === document.body) giveFocusBack();
+    if (event.detail.target.id !== "live" || !changed) return;
+    changed = false;
+    if (document.activeElement === document.body) giveFocusBack();
   });
 
   document.addEventListener("htmx:responseError", (event) => {

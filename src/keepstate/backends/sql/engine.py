@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.sql import forking
@@ -24,7 +25,7 @@ from keepstate.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 try:
     import sqlalchemy
@@ -41,13 +42,35 @@ _DIALECTS = {"postgresql": POSTGRESQL}
 _NAMED = re.compile(r":(\w+)")
 
 
-@lru_cache(maxsize=256)
-def _driver_style(sql: str) -> bytes:
-    """Turn ``:name`` into the drivers' ``%(name)s``; no statement has a colon or a percent sign otherwise.
+def _by_name(sql: str, params: Params) -> tuple[bytes, Params]:
+    """Return a statement and its parameters as every driver takes them."""
+    return _named(sql), params
 
-    In bytes, which know their hash: psycopg would encode a text, and hash what comes out, at each execution.
-    """
+
+def _by_number(sql: str, params: Params) -> tuple[bytes, tuple[Any, ...]]:
+    """Return them as PostgreSQL does, which leaves nothing to do for psycopg."""
+    text, pick = _numbered(sql)
+    return text, pick(params)
+
+
+# In bytes, which know their hash: psycopg would encode a text, and hash what comes out, at each execution.
+
+
+@lru_cache(maxsize=256)
+def _named(sql: str) -> bytes:
+    """Turn ``:name`` into ``%(name)s``; no statement has a colon or a percent sign otherwise."""
     return _NAMED.sub(r"%(\1)s", sql).encode()
+
+
+@lru_cache(maxsize=256)
+def _numbered(sql: str) -> tuple[bytes, Callable[[Params], tuple[Any, ...]]]:
+    """Turn ``:name`` into ``$1``, and say how to pick the parameters in that order."""
+    names = list(dict.fromkeys(_NAMED.findall(sql)))
+    text = _NAMED.sub(lambda found: f"${names.index(found[1]) + 1}", sql).encode()
+    # with a single name, `itemgetter` would return what it found bare
+    return text, itemgetter(*names) if len(names) > 1 else lambda params: tuple(
+        params[name] for name in names
+    )
 
 
 class EngineDatabase:
@@ -75,6 +98,9 @@ class EngineDatabase:
         # they wait here, as many at most as the turnstile lets in, because checking them in and out takes its time.
         self._turnstile = Turnstile(_POOL_SIZE) if owned else None
         self._warm: list[Any] = []
+        # psycopg 3.2 or newer has one
+        self._raw_cursor: Callable[[Any], Any] | None = getattr(engine.dialect.dbapi, "RawCursor", None)
+        self._say: Callable[[str, Params], tuple[bytes, Any]] = _by_number if self._raw_cursor else _by_name
         self._driver_error: type[Exception] = engine.dialect.dbapi.Error  # type: ignore[union-attr]
         milliseconds = max(1, int(timeout * 1000))
         # In one message, and said anew each time: a pooler may hand the connection to somebody else in between. The
@@ -93,8 +119,8 @@ class EngineDatabase:
         """Run one statement by itself, which needs no BEGIN and COMMIT around it, and return its rows."""
         lent = self._lend()
         try:
-            cursor = _cursor(lent)
-            cursor.execute(_driver_style(sql), params)
+            cursor = self._cursor(lent)
+            cursor.execute(*self._say(sql, params))
             rows: list[Row] = cursor.fetchall()
         except self._driver_error as exc:
             raise self._failed(lent, exc) from exc
@@ -109,10 +135,10 @@ class EngineDatabase:
         """Open a transaction; it commits on leaving."""
         lent = self._lend()
         try:
-            cursor = _cursor(lent)
+            cursor = self._cursor(lent)
             cursor.execute(self._begin)
             try:
-                yield EngineTransaction(cursor)
+                yield EngineTransaction(cursor, self._say)
                 cursor.execute("COMMIT")
             except Exception:
                 # where the connection is lost, so is the transaction
@@ -160,6 +186,16 @@ class EngineDatabase:
             self._failed(lent, exc)
             raise
         return lent
+
+    def _cursor(self, lent: Any) -> Any:
+        """Return a connection's cursor. Each has one, as making one takes as long as a small statement."""
+        info = lent.info
+        cursor = info.get(_CURSOR)
+        if cursor is None:
+            connection = lent.dbapi_connection
+            raw = self._raw_cursor
+            cursor = info[_CURSOR] = raw(connection) if raw else connection.cursor()
+        return cursor
 
     def _take_back(self, lent: Any) -> None:
         """Keep a connection for the next request, or return one of a caller's pool as it came."""
@@ -308,15 +344,6 @@ def _is_lost(lent: Any) -> bool:
     return bool(lent.dbapi_connection.closed)
 
 
-def _cursor(lent: Any) -> Any:
-    """Return a connection's cursor. Each has one, as making one takes as long as a small statement."""
-    info = lent.info
-    cursor = info.get(_CURSOR)
-    if cursor is None:
-        cursor = info[_CURSOR] = lent.dbapi_connection.cursor()
-    return cursor
-
-
 # what we keep in a pooled connection's `info`, which goes when the connection does
 _CURSOR = "keepstate_cursor"
 _WAS_MANUAL = "keepstate_was_manual"
@@ -329,22 +356,23 @@ _left_behind: list[Any] = []
 class EngineTransaction:
     """Statements between BEGIN and COMMIT."""
 
-    def __init__(self, cursor: Any) -> None:
+    def __init__(self, cursor: Any, say: Callable[[str, Params], tuple[bytes, Any]]) -> None:
         self._cursor = cursor
+        self._say = say
 
     def all(self, sql: str, params: Params) -> list[Row]:
         """Return all rows."""
-        self._cursor.execute(_driver_style(sql), params)
+        self._cursor.execute(*self._say(sql, params))
         return self._cursor.fetchall()  # type: ignore[no-any-return]
 
     def one(self, sql: str, params: Params) -> Row | None:
         """Return the first row, if any."""
-        self._cursor.execute(_driver_style(sql), params)
+        self._cursor.execute(*self._say(sql, params))
         return self._cursor.fetchone()  # type: ignore[no-any-return]
 
     def run(self, sql: str, params: Params) -> int:
         """Return how many rows changed."""
-        self._cursor.execute(_driver_style(sql), params)
+        self._cursor.execute(*self._say(sql, params))
         return int(self._cursor.rowcount)
 
 

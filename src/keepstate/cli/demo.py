@@ -12,6 +12,9 @@ def demo_(
     svg: Annotated[
         str | None, Option("--svg", metavar="FILE", help="Save the picture of it, too, as an SVG file.")
     ] = None,
+    serve: Annotated[
+        bool, Option("--serve", help="Then show on the web pages what they left behind, until Ctrl-C.")
+    ] = False,
 ) -> int:
     """Watch three tasks get killed and carry on, in under a minute.
 
@@ -20,10 +23,11 @@ def demo_(
 
     Examples:
       keepstate demo
+      keepstate demo --serve
     """
     gc.enable()
     from pathlib import Path
 
     from keepstate.demo import main
 
-    return main(svg=Path(svg) if svg else None)
+    return main(svg=Path(svg) if svg else None, serve=serve)

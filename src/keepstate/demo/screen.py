@@ -107,6 +107,11 @@ class Screen:
         self._commands(f"{command} run --retries 3 -- python your_job.py")
         self.console.print()
 
+    def served(self, link: str) -> None:
+        """Say where the pages are."""
+        self.console.print("See it all in a browser (the link serves once; Ctrl-C ends the server):")
+        self._commands(link)
+
     def _commands(self, *lines: str) -> None:
         for line in lines:
             self.console.print(Text(f"  {line}", style=_ACCENT), soft_wrap=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keepstate.connect import connect
-from keepstate.demo import screen, workers
+from keepstate.demo import pages, screen, workers
 from keepstate.errors import ConfigurationError
 from keepstate.testing.spool import SpoolJobSystem
 
@@ -95,8 +95,10 @@ def _until(condition: Callable[[], Any], process: subprocess.Popen[bytes], stage
         time.sleep(_GLANCE)
 
 
-def tell(*, svg: Path | None = None) -> int:
-    """Tell all stories; return 0 if every promise held, 1 if not."""
+def tell(*, svg: Path | None = None, serve: bool = False) -> int:
+    """Tell all stories; return 0 if every promise held, 1 if not. With ``serve``, show the pages before that."""
+    if serve:
+        pages.check()
     try:
         import paramiko  # noqa: F401 - the workers need it, and are not the place to say so
 
@@ -113,8 +115,10 @@ def tell(*, svg: Path | None = None) -> int:
         show.opening()
         outcomes = [_ssh_job(stage, server, show), _pages(stage, show), _submit_window(stage, show)]
         show.closing(outcomes, url, folder)
-    if svg is not None:
-        screen.picture(outcomes, show.pages, svg)
+        if svg is not None:
+            screen.picture(outcomes, show.pages, svg)
+        if serve:
+            pages.serve(store, show.served)
     return 0 if all(outcome.kept for outcome in outcomes) else 1
 
 

@@ -35,6 +35,10 @@ demo: $(VENV)/.synced-demo ## Watch three tasks get killed and carry on (under a
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/keepstate demo
 
+.PHONY: demo-airflow
+demo-airflow: $(VENV)/.synced-dev ## Watch a worker of Airflow's get killed, and its task carry on (under four minutes)
+	@$(BIN)/python -m tests.airflow.demo
+
 .PHONY: test
 test: check browser ## check, then every test but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)

@@ -45,7 +45,8 @@ class Master(BaseHTTPRequestHandler):
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         driver = self.path.rsplit("/", 1)[-1]
         answer = {"success": True, "driverState": state, "submissionId": driver}
-        body = json.dumps(answer, indent=2).encode()
+        # spaced as Spark does, since the provider reads it line by line
+        body = json.dumps(answer, indent=2, separators=(",", " : ")).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

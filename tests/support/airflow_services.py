@@ -144,31 +144,30 @@ def services(
         more["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database.replace("postgresql:", "postgresql+psycopg2:")
     port = _free_port()
     url = f"http://127.0.0.1:{port}{prefix}"
-    environ = airflow.environ(
-        home,
-        AIRFLOW__CORE__DAGS_FOLDER=str(dags),
-        AIRFLOW__CORE__EXECUTOR="LocalExecutor",
-        AIRFLOW__CORE__PARALLELISM="8",
-        AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION="False",
-        AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"{url}/execution/",
-        AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS=",".join(f"{role}:{role}" for role in ROLES),
-        AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE=str(home / "passwords.json"),
-        AIRFLOW__API__HOST="127.0.0.1",
-        AIRFLOW__API__PORT=str(port),
-        AIRFLOW__API__BASE_URL=url,
-        AIRFLOW__API__WORKERS="1",
-        AIRFLOW__API_AUTH__JWT_SECRET="a secret of the tests, long enough to sign with",
-        AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC="1",
-        AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT="25",
-        AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL="2",
-        AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC="2",
+    given = {
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__PARALLELISM": "8",
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{role}:{role}" for role in ROLES),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home / "passwords.json"),
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__API_AUTH__JWT_SECRET": "a secret of the tests, long enough to sign with",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "25",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
         # their names in 2.11
-        AIRFLOW__SCHEDULER__SCHEDULER_ZOMBIE_TASK_THRESHOLD="25",
-        AIRFLOW__SCHEDULER__ZOMBIE_DETECTION_INTERVAL="2",
-        AIRFLOW__SCHEDULER__LOCAL_TASK_JOB_HEARTBEAT_SEC="2",
-        NOTES=str(home / "notes.jsonl"),
-        **more,
-    )
+        "AIRFLOW__SCHEDULER__SCHEDULER_ZOMBIE_TASK_THRESHOLD": "25",
+        "AIRFLOW__SCHEDULER__ZOMBIE_DETECTION_INTERVAL": "2",
+        "AIRFLOW__SCHEDULER__LOCAL_TASK_JOB_HEARTBEAT_SEC": "2",
+        "NOTES": str(home / "notes.jsonl"),
+    }
+    environ = airflow.environ(home, **{**given, **more})
     (home / "passwords.json").write_text(json.dumps(dict.fromkeys(ROLES, "a password")))
     airflow.run(["airflow", "db", "migrate"], environ)
     commands = [["scheduler", "--skip-serve-logs"]]

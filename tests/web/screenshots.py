@@ -63,6 +63,7 @@ def test_take_pictures(browser: Browser, served: Served, story: Story, theme: st
     take("attempts", f"{LOAD_PATH}?tab=attempts")
     take("history", f"{LOAD_PATH}/history?key=cursor")
     take("asset", page_of_asset(story))
+    take("search", "/search?q=or")
     page.set_viewport_size(PHONE)
     take("phone", LOAD_PATH)
     context.close()

@@ -34,6 +34,10 @@ PAGES = [
 ]
 
 
+# on a phone these are laid out in another way; of the others only the width is new
+NARROW_TOO = {"/dags", "/dags/etl_orders", LOAD_PATH}
+
+
 @pytest.mark.parametrize(
     ("theme", "width"),
     [
@@ -54,7 +58,8 @@ def test_no_page_breaks_a_rule(visit: Callable[..., Page], story: Story, theme: 
     asset = next(one.id for one in story.store.assets() if one.name == "orders")
     for path in PAGES:
         page.goto(path.format(asset=asset))
-        judge(page, path)
+        if width == "desk" or path in NARROW_TOO:
+            judge(page, path)
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert page.evaluate(wide) <= 0, f"{path} is wider than the screen"
     page.goto(LOAD_PATH)

@@ -71,9 +71,10 @@ class Airflow:
         return done.stdout
 
 
-def environment(version: str) -> Airflow:
-    """Return the environment of a version, making it if it isn't there."""
-    with _environment(f"airflow-{version}", version) as airflow:
+def environment(version: str, *providers: str) -> Airflow:
+    """Return the environment of a version, with these providers besides its own, making it if it isn't there."""
+    name = "-".join(["airflow", version, *(one.rpartition("-")[2] for one in providers)])
+    with _environment(name, version, *providers) as airflow:
         _once(
             airflow.folder / "keepstate-made-by",
             # the tree is read as it stands, but where Airflow enters it is noted when it is installed

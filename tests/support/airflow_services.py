@@ -170,27 +170,32 @@ def services(
     environ = airflow.environ(home, **{**given, **more})
     (home / "passwords.json").write_text(json.dumps(dict.fromkeys(ROLES, "a password")))
     airflow.run(["airflow", "db", "migrate"], environ)
-    commands = [["scheduler", "--skip-serve-logs"]]
-    if not airflow.version.startswith("2."):
-        commands = [["api-server"], *commands, ["dag-processor"]]
+    running = Services(airflow, home, environ, url, database)
     processes: list[subprocess.Popen[bytes]] = []
-    try:
-        for command in [*commands, *([one] for one in components)]:
-            with (home / f"{command[0]}.log").open("wb") as log:
-                processes.append(
-                    subprocess.Popen(
-                        ["airflow", *command],
-                        env={**environ, **(apart or {}).get(command[0], {})},
-                        cwd=home,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                        start_new_session=True,
-                    )
+
+    def start(*command: str) -> None:
+        with (home / f"{command[0]}.log").open("wb") as log:
+            processes.append(
+                subprocess.Popen(
+                    ["airflow", *command],
+                    env={**environ, **(apart or {}).get(command[0], {})},
+                    cwd=home,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
                 )
-        running = Services(airflow, home, environ, url, database)
-        if ["api-server"] in commands:
+            )
+
+    try:
+        if not airflow.version.startswith("2."):
+            start("api-server")
+            # 3.0 fails tasks that begin before it answers
             running.wait_for("an answer of the API server", lambda: _answers(running))
+            start("dag-processor")
+        start("scheduler", "--skip-serve-logs")
+        for component in components:
+            start(component)
         yield running
     finally:
         _end(processes)

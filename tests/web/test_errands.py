@@ -154,6 +154,55 @@ def test_odd_keys_are_handled_like_all_others(visit: Callable[..., Page], story:
     assert story.store.task(LOAD.dag_id, LOAD.run_id, LOAD.task_id).entry(ODD_KEY) is None
 
 
+def test_every_dialog_is_used_by_keyboard_alone(visit: Callable[..., Page], story: Story) -> None:
+    """The focus stays within it, and goes back to where it was; what was typed is not lost to one press of Esc."""
+    state = story.store.task(LOAD.dag_id, LOAD.run_id, LOAD.task_id)
+    page = visit(LOAD_PATH)
+    dialog = page.get_by_role("dialog")
+    add = page.get_by_role("button", name="Add Task State Store")
+    tab_to(page, add)
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_label("Key")).to_be_focused()
+    page.keyboard.type("by_keyboard")
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        inside = (
+            "element => document.activeElement === document.body || element.contains(document.activeElement)"
+        )
+        assert dialog.evaluate(inside)
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("Press Esc again to drop what you typed.")).to_be_visible()
+    expect(dialog).to_be_visible()
+    tab_to(page, dialog.get_by_label("Value"))
+    page.keyboard.type("[1, 2]")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    expect(dialog.get_by_label("Never")).to_be_checked()
+    tab_to(page, dialog.get_by_role("button", name="Save"))
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    expect(add).to_be_focused()
+    entry = state.entry("by_keyboard")
+    assert entry is not None
+    assert (entry.value, entry.expires_at) == ([1, 2], None)
+    tab_to(page, page.get_by_role("button", name="Delete by_keyboard"))
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    assert state.entry("by_keyboard") is None
+    tab_to(page, page.get_by_role("button", name="Clear All Task State Store"))
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_visible()
+    tab_to(page, dialog.get_by_label("Forget the history too"))
+    page.keyboard.press("Space")
+    tab_to(page, dialog.get_by_role("button", name="Clear All"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Nothing is stored here")).to_be_visible()
+    assert state.history("job_id") == []
+
+
 def tab_to(page: Page, target: Locator) -> None:
     """Press Tab until ``target`` has the focus: no more often than there are things to focus."""
     for _ in range(120):

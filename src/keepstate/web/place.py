@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _MOST_DIGITS = 10
 
+LATEST = 2**62
+"""A version that no scope has: what changed after it is nothing, and only the scope's own version is told."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -108,14 +111,11 @@ def _asset(asked: Asked) -> Place:
     )
 
 
-_LATEST = 2**62
-
-
 def watch(asked: Asked) -> object:
     """Return what changes when anything of the place does: its version, its state, and what expires."""
     place = place_of(asked)
     info = place.task_instance
-    version, _ = asked.backend.changes(place.scope, after=_LATEST, now=asked.store.clock())
+    version, _ = asked.backend.changes(place.scope, after=LATEST, now=asked.store.clock())
     if info is None:
         return version, place.asset and place.asset.entries
     return version, info.state, info.try_number, info.entries, info.updated_at

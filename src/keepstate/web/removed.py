@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from keepstate.clock import to_datetime
+from keepstate.web.place import LATEST
 from keepstate.web.shown import WriterShown, writer_shown
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 MOST = 200
 """How many are shown, the last removed first."""
+
+LOOKED_BACK = 500
+"""How many changes are looked back on where so many keys, or more, are alive: the values of these are read along."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class RemovedKey:
 
 @dataclass(frozen=True)
 class Removed:
-    """The keys of a place that are gone; ``cut`` says that there are more."""
+    """The keys of a place that are gone; ``cut`` says that there may be more."""
 
     place: Place
     keys: tuple[RemovedKey, ...]
@@ -39,7 +43,12 @@ class Removed:
 
 def removed_of(asked: Asked, place: Place) -> Removed:
     """Return the keys that were removed."""
-    _, changes = asked.backend.changes(place.scope, after=0, now=asked.store.clock())
+    now, info = asked.store.clock(), place.task_instance or place.asset
+    after = 0
+    if info is not None and info.entries >= LOOKED_BACK:
+        version, _ = asked.backend.changes(place.scope, after=LATEST, now=now)
+        after = max(version - LOOKED_BACK, 0)
+    _, changes = asked.backend.changes(place.scope, after=after, now=now)
     gone = [change for change in reversed(changes) if change.action != "set"]
     keys = tuple(
         RemovedKey(
@@ -49,4 +58,4 @@ def removed_of(asked: Asked, place: Place) -> Removed:
         )
         for change in gone[:MOST]
     )
-    return Removed(place, keys, len(gone) > MOST, asked.store.settings.history_days)
+    return Removed(place, keys, len(gone) > MOST or after > 0, asked.store.settings.history_days)

@@ -42,7 +42,17 @@
   dialog.addEventListener("click", (event) => {
     if (event.target.closest("[data-close]")) dialog.close();
   });
+  // what somebody typed is not lost to one key
+  let warned = false;
+  dialog.addEventListener("cancel", (event) => {
+    const typed = [...content.querySelectorAll("#key, #value")].some((field) => field.value !== field.defaultValue);
+    if (!typed || warned) return;
+    event.preventDefault();
+    warned = true;
+    toast("Press Esc again to drop what you typed.", "fine");
+  });
   dialog.addEventListener("close", () => {
+    warned = false;
     content.replaceChildren();
     giveFocusBack();
   });

@@ -1,0 +1,56 @@
+"""The pages over PostgreSQL: the same, by the same verbs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from keepstate.connect import connect
+from keepstate.settings import Settings
+from tests.web.stories import LOAD, LOAD_PATH
+from tests.web.test_paths import SEEN, asset_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from keepstate.store import StateStore
+    from keepstate.testing import ManualClock
+    from tests.support.postgres import PostgresServer
+    from tests.support.served import Served
+    from tests.web.stories import Story
+
+
+@pytest.fixture
+def store(postgres: PostgresServer, clock: ManualClock) -> Iterator[StateStore]:
+    """A store in a database of its own."""
+    with postgres.database() as url, connect(url, settings=Settings(), clock=clock) as opened:
+        yield opened
+
+
+def test_all_pages_are_there_and_changes_are_made(served: Served, story: Story) -> None:
+    """Each page is shown, live ones tell of a change, an entry is saved, deleted, restored and cleared."""
+    state = story.store.task(LOAD.dag_id, LOAD.run_id, LOAD.task_id)
+    headers = {**served.headers("editor"), "Sec-Fetch-Site": "same-origin"}
+    with httpx.Client(base_url=served.url, headers=headers, timeout=20) as client:
+        for path in [*SEEN, *asset_paths(story), "/search?q=curs"]:
+            assert client.get(path).status_code == 200, path
+        for path in ("/dags", "/dags/etl_orders", LOAD_PATH, "/assets"):
+            with client.stream("GET", f"/events{path}") as stream:
+                assert any(line.startswith("data: ") for line in stream.iter_lines())
+        form = {"key": "k/é", "value": '{"n": 1}', "expiry": "never", "version": "0"}
+        assert client.post(f"{LOAD_PATH}/entries", data=form).status_code == 204
+        assert client.post(f"{LOAD_PATH}/entries", data=form).status_code == 409
+        entry = state.entry("k/é")
+        assert entry is not None
+        assert entry.value == {"n": 1}
+        gone = {"key": "k/é", "version": entry.version}
+        assert client.post(f"{LOAD_PATH}/entries/delete", data=gone).status_code == 204
+        back = {**gone, "standing": "0"}
+        assert client.post(f"{LOAD_PATH}/history/restore", data=back).status_code == 204
+        assert state.get("k/é") == {"n": 1}
+        assert client.post(f"{LOAD_PATH}/history/restore", data=back).status_code == 412
+        assert client.post(f"{LOAD_PATH}/entries/clear", data={"forget": "on"}).status_code == 204
+        assert state.entries() == []
+        assert state.history("k/é") == []

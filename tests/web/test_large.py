@@ -6,12 +6,17 @@ import time
 from typing import TYPE_CHECKING
 
 import httpx
+from playwright.sync_api import expect
 
 from keepstate.backends.base import Batch, Put
 from keepstate.scope import TaskScope, Writer
 from keepstate.values import encode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
     from keepstate.store import StateStore
     from keepstate.testing import ManualClock
     from tests.support.served import Served
@@ -48,6 +53,30 @@ def test_five_thousand_keys_cost_what_fifty_do(served: Served, store: StateStore
         assert "There are no entries on this page" in client.get("/dags/many/runs/r/tasks/t?page=101").text
     many, few = (min(column) for column in zip(*costs, strict=True))
     assert many <= 3 * few, (many, few)
+
+
+def test_a_key_is_found_among_many(visit: Callable[..., Page], store: StateStore) -> None:
+    """As one types a part of it, while others write; where there are few, there is nothing to find."""
+    keys(store, MANY, 5000, 1)
+    keys(store, FEW, 50, 1)
+    page = visit("/dags/many/runs/r/tasks/t")
+    find = page.get_by_label("Find a key")
+    find.fill("KEY-0471")
+    expect(page.get_by_role("row", name="key-04711")).to_be_visible()
+    expect(page.get_by_text("10 entries", exact=True)).to_be_visible()
+    expect(page).to_have_url("/dags/many/runs/r/tasks/t?q=KEY-0471")
+    find.press_sequentially("9")
+    expect(page.get_by_text("1 entry", exact=True)).to_be_visible()
+    expect(find).to_be_focused()
+    expect(page.locator("body")).to_have_attribute("data-live", "on")
+    store.task("many", "r", "t").set("key-04719", "changed")
+    expect(page.get_by_role("row", name="key-04719")).to_contain_text("changed")
+    find.fill("key")
+    expect(page.get_by_text("There are more; type more of the key.")).to_be_visible()
+    find.fill("nothing like it")
+    expect(page.get_by_text("No key has")).to_be_visible()
+    page.goto("/dags/few/runs/r/tasks/t")
+    expect(find).to_be_hidden()
 
 
 def test_large_values_make_no_large_page(served: Served, store: StateStore) -> None:

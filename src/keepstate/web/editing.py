@@ -155,7 +155,7 @@ def _conflict(asked: Asked, place: Place, form: Typed, text: str) -> Response:
     if entry is None:
         conflict = Conflict(form.version == 0, None, "", None)
     else:
-        shown = entry_shown(entry, place.scope, asked.addresses)
+        shown = entry_shown(entry, place.scope, asked)
         changes = difference(decode(entry.text), decode(text))
         conflict = Conflict(form.version == 0, shown, pretty(entry.text), changes)
     again = Typed(form.key, form.value, form.expiry, form.expires_at, entry.version if entry else 0)
@@ -219,7 +219,7 @@ def delete(asked: Asked) -> Response:
 
 
 def _removal(asked: Asked, place: Place, entry: StoredEntry, *, changed: bool = False) -> Response:
-    shown = entry_shown(entry, place.scope, asked.addresses)
+    shown = entry_shown(entry, place.scope, asked)
     context = Removal(place, shown, asked.store.settings.history_days, changed)
     return HTMLResponse(render("_delete.html", context), _CONFLICT if changed else 200)
 

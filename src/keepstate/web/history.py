@@ -100,7 +100,7 @@ def _shown(
         row.version,
         _ACTIONS.get(row.action, row.action),
         to_datetime(row.written_at),
-        writer_shown(row.writer, place.scope, asked.addresses),
+        writer_shown(row.writer, place.scope, asked),
         row.size,
         tokens(text),
         cut,

@@ -54,7 +54,7 @@ def removed_of(asked: Asked, place: Place) -> Removed:
         RemovedKey(
             change.key,
             to_datetime(change.updated_at),
-            writer_shown(change.writer, place.scope, asked.addresses),
+            writer_shown(change.writer, place.scope, asked),
         )
         for change in gone[:MOST]
     )

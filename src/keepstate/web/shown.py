@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from keepstate.clock import optional_datetime, to_datetime
-from keepstate.scope import TaskScope, Writer
+from keepstate.errors import InvalidIdError
+from keepstate.scope import TaskScope
+from keepstate.server.writers import writer_for
 from keepstate.values import decode, size_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from keepstate.backends.base import EntryScope, StoredEntry
+    from keepstate.scope import Writer
     from keepstate.web.addresses import Addresses
+    from keepstate.web.asked import Asked
 
 _ONE_LINE = 72
 _MOST_LINES = 8
@@ -78,7 +82,7 @@ class EntryShown:
     progress: Progress | None
 
 
-def entry_shown(stored: StoredEntry, scope: EntryScope, addresses: Addresses) -> EntryShown:
+def entry_shown(stored: StoredEntry, scope: EntryScope, asked: Asked) -> EntryShown:
     """Return an entry as a list shows it."""
     text, cut = preview(stored.text)
     return EntryShown(
@@ -89,7 +93,7 @@ def entry_shown(stored: StoredEntry, scope: EntryScope, addresses: Addresses) ->
         stored.version,
         to_datetime(stored.updated_at),
         optional_datetime(stored.expires_at),
-        writer_shown(stored.writer, scope, addresses),
+        writer_shown(stored.writer, scope, asked),
         progress_of(stored.text),
     )
 
@@ -140,13 +144,13 @@ def _is_count(value: object) -> bool:
 _PEOPLE = {"web": "in the pages", "cli": "by command line", "api": "through the API"}
 
 
-def writer_shown(text: str | None, scope: EntryScope, addresses: Addresses) -> WriterShown | None:
-    """Return who wrote something at ``scope``, or ``None`` where that is not known."""
-    if text is None:
+def writer_shown(text: str | None, scope: EntryScope, asked: Asked) -> WriterShown | None:
+    """Return who wrote something at ``scope``, as far as the caller may know, or ``None`` where that is not known."""
+    writer = writer_for(asked.caller, text)
+    if writer is None:
         return None
-    writer = Writer.from_text(text)
     if writer.kind == "task":
-        return _task(writer, scope, addresses)
+        return _task(writer, scope, asked.addresses)
     how = _PEOPLE.get(writer.kind, f"by {writer.kind}")
     return WriterShown(f"{writer.name}, {how}" if writer.name else how[:1].upper() + how[1:])
 
@@ -155,9 +159,13 @@ def _task(writer: Writer, scope: EntryScope, addresses: Addresses) -> WriterShow
     attempt = f"Attempt {writer.try_number}" if writer.try_number else "The task"
     if writer.dag_id is None or writer.run_id is None or writer.task_id is None:
         # the store leaves out what the scope says already
-        return WriterShown(attempt)
+        return WriterShown(attempt if isinstance(scope, TaskScope) else "A task")
     index = -1 if writer.map_index is None else writer.map_index
-    its = TaskScope(writer.dag_id, writer.run_id, writer.task_id, index)
+    try:
+        its = TaskScope(writer.dag_id, writer.run_id, writer.task_id, index)
+    except InvalidIdError:
+        # what no task is called has no page either, and must not take down this one
+        return WriterShown(f"{writer.dag_id} / {writer.run_id} / {writer.task_id}")
     if its == scope:
         return WriterShown(attempt)
     of = f"{its}, attempt {writer.try_number}" if writer.try_number else str(its)

@@ -28,12 +28,10 @@ class Task:
     expanded: ExpandInput | None = None
     groups: list[Any] = field(default_factory=list)
 
-    @property
-    def is_mapped(self) -> bool:
-        return self.expanded is not None
-
-    def _get_specified_expand_input(self) -> Any:
-        return self.expanded
+    def __post_init__(self) -> None:
+        if self.expanded is not None:
+            # as in Airflow, only a mapped operator has it
+            self._get_specified_expand_input = lambda: self.expanded
 
     def iter_mapped_task_groups(self) -> Any:
         return iter(self.groups)

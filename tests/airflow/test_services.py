@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
+from airflow_client.client import ApiClient, Configuration, TaskStateStoreApi
+from airflow_client.client.models.task_state_store_body import TaskStateStoreBody
+from airflow_client.client.models.task_state_store_patch_body import TaskStateStorePatchBody
 
 import keepstate
 from keepstate.backends.base import Batch, Behalf, Clear, Fence, Put
@@ -173,6 +176,18 @@ def test_a_token_reaches_its_own_task_instance_only(airflow: Services) -> None:
         assert (status, answer["error"]["kind"]) == (200, "InvalidInputError"), nonsense
 
 
+def use_published_client(url: str, token: str, run_id: str) -> None:
+    """Call the task state store by the client that Airflow 3.3 publishes."""
+    with ApiClient(Configuration(host=url, access_token=token)) as client:
+        api, ids = TaskStateStoreApi(client), ("killed", run_id, "submitting")
+        api.set_task_state_store("a/b", *ids, TaskStateStoreBody(value=[1, None]))
+        api.patch_task_state_store("a/b", *ids, TaskStateStorePatchBody(value=[2]))
+        assert api.get_task_state_store("a/b", *ids).value == [2]
+        assert [entry.key for entry in api.list_task_state_store(*ids).task_state_store] == ["a/b", "job"]
+        api.delete_task_state_store("a/b", *ids)
+        assert api.list_task_state_store(*ids, map_index=-1).total_entries == 1
+
+
 @ON_3_AND_3_3
 def test_rest_under_the_paths_of_3_3(airflow: Services) -> None:
     """The URLs of 3.3's state stores work, with Airflow's users and permissions, on what tasks have written."""
@@ -203,6 +218,7 @@ def test_rest_under_the_paths_of_3_3(airflow: Services) -> None:
     unknown = base.replace("submitting", "unheard-of")
     assert airflow.request("PUT", f"{unknown}/a", token=admin, body={"value": 1})[0] == 404
     assert airflow.request("GET", unknown, token=admin)[1]["total_entries"] == 0
+    use_published_client(airflow.url, admin, run_id)
     # one that no task has stored anything for
     other = base.replace("submitting", "stopped")
     assert airflow.request("DELETE", other, token=admin)[0] == 204

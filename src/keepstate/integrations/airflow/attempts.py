@@ -109,9 +109,10 @@ def item_of(ti: Any, task: Any, scope: TaskScope) -> str | None:
 
 def _mapped_values(task: Any, context: Any) -> Iterator[dict[str, Any]]:
     """Yield what the task itself was expanded with, and its task group, where there are such."""
-    if getattr(task, "is_mapped", False):
-        # what the decorator and the plain operator keep in different places
-        yield _resolved(task._get_specified_expand_input(), context)  # noqa: SLF001
+    # only mapped operators have it, in every version
+    expand_input = getattr(task, "_get_specified_expand_input", None)
+    if expand_input is not None:
+        yield _resolved(expand_input(), context)
     for group in task.iter_mapped_task_groups():
         yield _resolved(group._expand_input, context)  # noqa: SLF001
 

@@ -201,3 +201,73 @@ def test_what_is_no_request_is_refused(served: Served, http: httpx.Client, raw: 
         answer = everything(connection)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), answer[:200]
     assert http.get("/health/live").status_code == 200
+
+
+def test_trailers_have_no_endless_size(served: Served, http: httpx.Client) -> None:
+    """What comes behind a body is thrown away, and not for ever: neither in many lines nor in one."""
+    for line in (b"x: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", b"a" * 50):
+        with connected(served.url) as connection:
+            connection.sendall(b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+            with pytest.raises(OSError, match=r"Broken pipe|reset"):
+                connection.sendall(line * 2_000_000)
+    assert http.get("/health/live").status_code == 200
+
+
+def test_a_body_that_nobody_waits_for_ends_the_connection(served: Served) -> None:
+    """An answer that came before the body keeps nobody's place for it."""
+    with connected(served.url) as connection:
+        connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 404")
+        began = time.monotonic()
+        everything(connection)
+        assert time.monotonic() - began < 10
+
+
+def test_a_slow_reader_gets_all(hasty: None) -> None:
+    """However long it takes, as long as it reads."""
+    size = 12_000_000
+
+    async def large(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await echo(scope, receive, send)
+        else:
+            await PlainTextResponse("x" * size)(scope, receive, send)
+
+    with running(large) as url, connected(url) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        found = 0
+        while piece := connection.recv(1_000_000):
+            found += len(piece)
+            # slower than the server's patience as a whole
+            time.sleep(0.05)
+    assert found > size
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"POST / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 2\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n", b"200"),
+    ],
+)
+def test_other_protocols_are_not_spoken(head: bytes, status: bytes) -> None:
+    """Who offers one is answered in HTTP/1.1, and the connection ends; with a body that can't be told apart, not at all."""
+    with running(echo) as url, connected(url) as connection:
+        connection.sendall(head + b"Host: x\r\n\r\nok")
+        assert everything(connection).startswith(b"HTTP/1.1 " + status)
+
+
+def test_who_goes_away_is_no_fault_of_ours(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    """A client that ends in the middle of its body is noted as gone, without a trace."""
+    caplog.set_level("INFO", "keepstate.access")
+    with connected(served.url) as connection:
+        connection.sendall(b"POST /login HTTP/1.1\r\nHost: x\r\nSec-Fetch-Site: same-origin\r\n")
+        connection.sendall(b"Content-Length: 100\r\n\r\nhalf")
+        time.sleep(0.1)
+    for _ in range(500):
+        if '"path": "/login"' in caplog.text:
+            break
+        time.sleep(0.01)
+    assert '"status": 499' in caplog.text
+    assert "Traceback" not in caplog.text

@@ -116,6 +116,8 @@ def test_logging_out_ends_the_session(served: Served, http: httpx.Client) -> Non
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
         {"Origin": ""},
+        {"Origin": "http://["},
+        {"Origin": "http://127.0.0.1@evil.example"},
     ],
 )
 def test_other_sites_can_not_have_a_browser_change_anything(

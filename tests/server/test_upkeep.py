@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,14 @@ import httpx
 import pytest
 
 from keepstate.clock import SECOND
-from keepstate.errors import BackendUnavailableError, StaleAttemptError
+from keepstate.errors import (
+    BackendError,
+    BackendUnavailableError,
+    StaleAttemptError,
+    StoreCorruptedError,
+    StoreFullError,
+    StoreReadOnlyError,
+)
 from keepstate.retention import NEVER_EXPIRE
 from keepstate.server.app import create_service
 from keepstate.server.cleaning import clean, clean_again_and_again
@@ -84,6 +92,50 @@ def test_many_who_ask_cost_one_question(
     assert len(asked) <= 2
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        BackendUnavailableError("the store postgresql://keeper@db:5432/jobs is away", address="x"),
+        StoreFullError("the store sqlite:////var/lib/keeper.db has no room", address="x"),
+        StoreReadOnlyError("keeper.db may only be read by this user", address="x"),
+        StoreCorruptedError("keeper.db is damaged", address="x"),
+        BackendError("keeper failed at db:5432", address="x"),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_where_the_database_is_stays_here(
+    served: Served, http: httpx.Client, monkeypatch: pytest.MonkeyPatch, error: BackendError, known: bool
+) -> None:
+    """Whoever asks, with a token or with a made-up one, over REST, the worker API or the pages."""
+    headers = served.headers() if known else {"Authorization": f"Bearer kst_{'0' * 16}_{'x' * 43}"}
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    backend = served.service.store.backend._backend
+    monkeypatch.setattr(backend, "_query", fail)
+    monkeypatch.setattr(backend, "_write", fail)
+    monkeypatch.setattr(served.service.tokens._rows, "_query", fail)
+    monkeypatch.setattr(served.service.tokens._rows, "_write", fail)
+    token = headers["Authorization"].partition(" ")[2]
+    ours = {"Sec-Fetch-Site": "same-origin"}
+    answers = [
+        http.get("/api/v2/dags", headers=headers),
+        http.post("/api/keepstate/v1/dags", json={}, headers=headers),
+        http.get("/dags", headers={"Cookie": f"keepstate_session={token.replace('kst', 'kss')}"}),
+        http.post("/login", data={"token": token}, headers=ours),
+        http.get(f"/login?code={token.replace('kst', 'ksl')}"),
+        http.post("/logout", headers={**ours, "Cookie": f"keepstate_session={token.replace('kst', 'kss')}"}),
+        http.get("/metrics", headers=headers),
+        http.get("/health"),
+    ]
+    assert {answer.status_code for answer in answers} <= {500, 503, 507}
+    for answer in answers:
+        assert "keeper" not in answer.text
+        assert "5432" not in answer.text
+        assert "Traceback" not in answer.text
+
+
 # ------------------------------------------------------------------------------------------------- figures
 
 
@@ -126,6 +178,11 @@ def test_each_request_is_a_line_of_json(
     http.get(f"/login?code={token}")
     http.post("/login", data={"token": token}, headers={"Sec-Fetch-Site": "same-origin"})
     http.get("/a%0ab\u2028c")
+    # a line is written when its answer is on the way
+    for _ in range(1_000):
+        if len(caplog.records) >= 4:
+            break
+        time.sleep(0.01)
     lines = [json.loads(record.getMessage()) for record in caplog.records]
     assert [(line["method"], line["path"], line["status"]) for line in lines] == [
         ("GET", "/metrics", 200),

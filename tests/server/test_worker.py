@@ -582,7 +582,7 @@ def test_the_database_is_nobodys_business(
     client = Settings(token=served.token("worker"), retry_timeout=0)
     with connect(served.url, settings=client) as other:
         monkeypatch.setattr(store.backend, "outcome", fail)
-        with pytest.raises(BackendError, match="behind the server is on fire") as caught:
+        with pytest.raises(BackendError, match="the database behind the server failed") as caught:
             other.backend.outcome(MINE)
         assert caught.value.address == served.url
         monkeypatch.setattr(store.backend, "outcome", break_down)

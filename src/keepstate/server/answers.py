@@ -78,6 +78,29 @@ def status_of(exc: errors.KeepstateError) -> int:
     return next((status for kind, status in STATUSES if isinstance(exc, kind)), 500)
 
 
+_TOLD: tuple[tuple[type[errors.BackendError], str], ...] = (
+    (errors.BackendUnavailableError, "can't be reached"),
+    (errors.StoreFullError, "has no room left; nothing was half-written"),
+    (errors.StoreReadOnlyError, "may only be read"),
+    (errors.BackendError, "failed"),
+)
+
+
+def told(error: errors.KeepstateError) -> errors.KeepstateError:
+    """Return an error as those outside may read it.
+
+    Where the database is, under what name it is opened, and what its driver said, concerns those who run the server.
+    """
+    if not isinstance(error, errors.BackendError) or isinstance(error, errors.AccessDeniedError):
+        return error
+    if getattr(error, "last_number", None) is not None:
+        # the client's numbers went astray; nothing is wrong with the store
+        address = getattr(error, "address", "")
+        return type(error)(str(error).replace(address, "behind the server") if address else str(error))
+    what = next(what for kind, what in _TOLD if isinstance(error, kind))
+    return type(error)(f"the database behind the server {what}; the server's log says more")
+
+
 def install(app: FastAPI) -> None:
     """Have an application answer errors so. What it says of them it says to people: no trace, and no secret."""
     app.add_exception_handler(errors.KeepstateError, _keepstate_error)
@@ -96,7 +119,7 @@ def _keepstate_error(request: Request, exc: Exception) -> Response:
     if status in {500, 501, 503, 507}:
         log.error("%s %s: %s", request.method, request.scope["path"], exc)
     headers = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else None  # noqa: PLR2004 - as above
-    return answer(status, {"detail": str(exc)}, headers)
+    return answer(status, {"detail": str(told(exc))}, headers)
 
 
 def _as_problem(exc: errors.KeepstateError) -> InvalidRequestError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 
@@ -100,7 +99,8 @@ def refuse_other_sites(request: HTTPConnection) -> None:
     if site is not None:
         allowed = site == "same-origin"
     else:
-        origin = request.headers.get("origin", "")
-        allowed = urlsplit(origin).netloc == request.headers.get("host") != ""
+        # the scheme is not compared, as a proxy may bring TLS
+        _, _, place = request.headers.get("origin", "").partition("://")
+        allowed = place == request.headers.get("host") != ""
     if not allowed:
         raise HTTPException(403, "a browser may change something only from keepstate's own pages")

@@ -7,6 +7,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from starlette.requests import ClientDisconnect
+
 from keepstate.clock import to_datetime
 
 if TYPE_CHECKING:
@@ -52,6 +54,9 @@ class Observing:
         self._metrics.in_flight.inc()
         try:
             await self._app(scope, receive, noting)
+        except ClientDisconnect:
+            # it went away in the middle of its request, and nothing was done
+            status = _GONE
         except Exception:
             status = 500
             raise

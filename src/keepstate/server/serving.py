@@ -115,23 +115,15 @@ class Server(uvicorn.Server):
 
 def first_token(tokens: Tokens, settings: Settings) -> Path | None:
     """Make an admin token where none is valid, and return the file that it was written to, for its owner's eyes only."""
-    if any(token.role == Role.ADMIN.value for token in tokens.living()):
+    if an_admin(tokens) is not None:
         return None
     names = {token.name for token in tokens.living()}
     name = next(name for name in ("admin", *(f"admin-{n}" for n in range(2, 1000))) if name not in names)
     file = embedded_path(settings).with_name("admin-token")
-    text = tokens.create(name, Role.ADMIN)
-    beside = file.with_name(f".admin-token-{os.getpid()}")
     try:
-        with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as out:
-            out.write(f"{text}\n")
-        beside.replace(file)
+        # the file comes first: a token that nobody was told of would keep the next start from making one
+        tokens.create(name, Role.ADMIN, hand_over=lambda text: _write_for_owner(file, text))
     except OSError as exc:
-        made = next(token for token in tokens.living() if token.name == name)
-        tokens.revoke(made.id)
         raise ConfigurationError(
             f"the first admin token can't be written to {file}: {exc.strerror}; set KEEPSTATE_HOME to another folder",
             variable="KEEPSTATE_HOME",
@@ -139,8 +131,29 @@ def first_token(tokens: Tokens, settings: Settings) -> Path | None:
     return file
 
 
+def _write_for_owner(file: Path, text: str) -> None:
+    """Put ``text`` into a file that only its owner may read, in place of whatever was there."""
+    beside = file.with_name(f".{file.name}-{os.getpid()}")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            beside.unlink()
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as out:
+            out.write(f"{text}\n")
+        beside.replace(file)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+
+
 def an_admin(tokens: Tokens) -> StoredToken | None:
     """Return the admin token that a login link is made for: the oldest that reaches everything."""
     return next(
-        (token for token in tokens.living() if token.role == Role.ADMIN.value and token.dags is None), None
+        (
+            token
+            for token in tokens.living()
+            if token.role == Role.ADMIN.value and token.dags is None and token.assets is None
+        ),
+        None,
     )

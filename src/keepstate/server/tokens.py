@@ -22,6 +22,8 @@ from keepstate.errors import InvalidInputError
 from keepstate.server.roles import Caller, Role
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from keepstate.backends.sql.tokens import TokenRows
     from keepstate.clock import Clock
 
@@ -68,8 +70,11 @@ class Tokens:
         dags: str | None = None,
         assets: str | None = None,
         lasts: int | None = None,
+        hand_over: Callable[[str], None] = lambda _: None,
     ) -> str:
         """Make a token and return its text, which nobody can find out afterwards.
+
+        ``hand_over`` gets it before it is valid; where that raises, there is no token.
 
         ``dags`` and ``assets`` are patterns (``*`` any characters, ``?`` one) of what it reaches. With ``dags`` and without
         ``assets`` it reaches no assets. ``lasts`` is in microseconds; ``None`` is for ever. Raises ``InvalidInputError`` for
@@ -88,7 +93,7 @@ class Tokens:
             )
         if dags is not None and assets is None:
             assets = ""
-        return self._make("token", name, role, dags, assets, None, lasts)
+        return self._make("token", name, role, dags, assets, None, lasts, hand_over)
 
     def open_session(self, caller: Caller) -> str:
         """Return the text of a browser's session in the name of ``caller``: it lasts half a day, and never outlives the token."""
@@ -114,9 +119,12 @@ class Tokens:
         assets: str | None,
         parent_id: str | None,
         lasts: int | None,
+        hand_over: Callable[[str], None] = lambda _: None,
     ) -> str:
         now = self._clock()
         token_id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        text = f"{_PREFIXES[kind]}_{token_id}_{secret}"
+        hand_over(text)
         expires_at = None if lasts is None else now + lasts
         self._rows.add(
             StoredToken(
@@ -132,7 +140,7 @@ class Tokens:
                 expires_at,
             )
         )
-        return f"{_PREFIXES[kind]}_{token_id}_{secret}"
+        return text
 
     # ------------------------------------------------------------------------------------------- checking
 

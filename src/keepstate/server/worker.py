@@ -17,7 +17,6 @@ from starlette.responses import Response
 from keepstate.errors import (
     AccessDeniedError,
     BackendError,
-    BackendUnavailableError,
     InvalidInputError,
     KeepstateError,
     UnsupportedError,
@@ -30,6 +29,7 @@ from keepstate.server.narrowed import LISTS, listed
 from keepstate.server.roles import ForbiddenError
 from keepstate.server.routes import Route
 from keepstate.server.service import service_of
+from keepstate.server.writers import written_for
 from keepstate.wire import PROTOCOL, decode_request, encode_answer, encode_error
 
 if TYPE_CHECKING:
@@ -71,18 +71,20 @@ class _RequestError(Exception):
 async def _answer(request: Request) -> Response:
     service = service_of(request)
     verb: str = request.path_params["verb"]
-    caller = await caller_of(request)
     if verb in VERBS_ADMITTED:
         # each a line of its own among the figures
         request.scope["keepstate.route"] = f"{PATH}v{PROTOCOL}/{verb}"
     try:
-        return await _answered(request, service, caller, verb)
+        return await _answered(request, service, await caller_of(request), verb)
     except _RequestError as exc:
         return _refused(service, exc.status, exc.error)
     except ForbiddenError as exc:
         return _refused(service, 403, AccessDeniedError(str(exc)))
     except KeepstateError as exc:
-        return _refused(service, _status_of(exc), exc)
+        status = _status_of(exc)
+        if status >= 500:  # noqa: PLR2004 - HTTP's own number
+            log.error("the store failed: %s", exc)
+        return _refused(service, status, answers.told(exc))
 
 
 async def _answered(request: Request, service: Service, caller: Caller, verb: str) -> Response:
@@ -190,7 +192,7 @@ def _done(store: StateStore, caller: Caller, verb: str, arguments: dict[str, Any
     if verb == "asset" and answer is not None and not caller.reaches_asset(answer.name, answer.uri):
         # asked for by its number: as if there were none
         return None
-    return answer
+    return written_for(caller, verb, answer)
 
 
 # ------------------------------------------------------------------------------------------------- answers
@@ -209,21 +211,7 @@ def _status_of(error: KeepstateError) -> int:
 
 
 def _refused(service: Service, status: int, error: KeepstateError) -> Response:
-    if isinstance(error, BackendError) and not isinstance(error, AccessDeniedError):
-        if status >= 500:  # noqa: PLR2004 - HTTP's own number
-            log.error("the store failed: %s", error)
-        error = _told(service, error)
     return _response(service, status, json.dumps(encode_error(error)).encode(), {})
-
-
-def _told(service: Service, error: BackendError) -> BackendError:
-    """Return the error without what concerns only those who run the server: where its database is, and under what name."""
-    if isinstance(error, BackendUnavailableError):
-        return BackendUnavailableError(
-            "the database behind the server can't be reached; the server's log says why"
-        )
-    text = str(error).replace(service.store.backend.address, "behind the server")
-    return type(error)(text)
 
 
 def _response(service: Service, status: int, content: bytes, headers: dict[str, str]) -> Response:

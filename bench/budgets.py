@@ -58,6 +58,18 @@ _EMBEDDED_SET = (
     "one-row statement on this disk, which syncs in a tenth of a millisecond; the rest is Python: checking, encoding, the fence."
 )
 
+_HTTP = {
+    "set": (
+        "an embedded `set`, and one request around it. Of processor time that was measured at 0.2 ms in the client and 0.7 ms in "
+        "the server, the commit included: uvicorn, FastAPI's way to the endpoint, checking what was sent, and the hand-over to "
+        "the one thread that writes. HTTPX in the client took 0.4 ms more."
+    ),
+    "get": (
+        "one request. Of processor time that was measured at 0.16 ms in the client and 0.47 ms in the server: uvicorn, FastAPI's "
+        "way to the endpoint, and the hand-over to the thread that reads, without which it took 0.1 ms less."
+    ),
+}
+
 BUDGETS: dict[str, Budget] = {
     "embedded set": Budget(
         "embedded `set` / the bare sqlite3 driver's durable upsert",
@@ -90,7 +102,13 @@ BUDGETS: dict[str, Budget] = {
     "run": Budget("`keepstate run -- true` / `python -c pass`", "startup", "start", "keepstate run", 10),
     **{
         f"in-task {verb} {contender}": Budget(
-            f"in-task `{verb}`: Airflow's own / {contender}", "in-task", verb, contender, limit, at_least=True
+            f"in-task `{verb}`: Airflow's own / {contender}",
+            "in-task",
+            verb,
+            contender,
+            limit,
+            _HTTP[verb] if contender.endswith("HTTP") else "",
+            at_least=True,
         )
         for contender, limit in (("keepstate", 20), ("keepstate, HTTP", 10))
         for verb in ("set", "get")

@@ -21,7 +21,8 @@ _REFUSED_IN_ID = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _REFUSED_IN_ASSET = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def _check_id(kind: str, value: object) -> None:
+def check_id(kind: str, value: object) -> None:
+    """Raise ``InvalidIdError`` for what can't be the id of a dag, a run or a task."""
     if type(value) is not str:
         raise InvalidIdError(f"{kind} must be a str, not {type(value).__name__}: {value!r:.80}")
     if not 1 <= len(value) <= _MAX_ID:
@@ -74,9 +75,9 @@ class TaskScope:
     digest: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check_id("dag_id", self.dag_id)
-        _check_id("run_id", self.run_id)
-        _check_id("task_id", self.task_id)
+        check_id("dag_id", self.dag_id)
+        check_id("run_id", self.run_id)
+        check_id("task_id", self.task_id)
         if type(self.map_index) is not int or not -1 <= self.map_index <= _MAX_MAP_INDEX:
             raise InvalidIdError(
                 f"map_index must be a whole number from -1 to {_MAX_MAP_INDEX}: {self.map_index!r}"
@@ -99,8 +100,8 @@ class RunScope:
     digest: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check_id("dag_id", self.dag_id)
-        _check_id("run_id", self.run_id)
+        check_id("dag_id", self.dag_id)
+        check_id("run_id", self.run_id)
         object.__setattr__(self, "digest", _digest("run", self.dag_id, self.run_id))
 
     def __str__(self) -> str:

@@ -273,6 +273,8 @@ def test_a_limited_token_reaches_its_assets_only(ask: Callable[..., httpx.Respon
         AssetScope("orders", "s3://others/sales"),
         AssetScope("sales", "s3://mine/orders"),
         AssetScope("nobody's"),
+        # one that is not there yet is reached by each half that is given
+        AssetScope("new", "s3://mine/new"),
     ]
     refusals = set()
     for scope in [*reached, *denied]:
@@ -296,9 +298,9 @@ def test_a_limited_token_reaches_its_assets_only(ask: Callable[..., httpx.Respon
         answer = ask("asset", {"which": one["id"]}, "worker", **limits).json()["answer"]
         assert (answer is not None) == (one["name"] == "orders")
     assert ask("asset", {"which": 10**6}, "worker", **limits).json() == {"answer": None}
-    made = change(AssetScope("new", "s3://mine/new"))
-    assert ask("apply", {"batch": made}, "worker", **limits).status_code == 200
-    assert ask("delete_asset", {"scope": AssetScope("new")}, "editor", **limits).json() == {"answer": True}
+    made = AssetScope("s3://mine/new", "s3://mine/new-too")
+    assert ask("apply", {"batch": change(made)}, "worker", **limits).status_code == 200
+    assert ask("delete_asset", {"scope": made}, "editor", **limits).json() == {"answer": True}
 
 
 def test_a_token_for_dags_reaches_no_assets(ask: Callable[..., httpx.Response]) -> None:

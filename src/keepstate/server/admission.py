@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from keepstate.backends.base import Batch, Clear, Session
+    from keepstate.scope import Writer
     from keepstate.server.roles import Caller
     from keepstate.store import StateStore
 
@@ -49,7 +50,8 @@ class Gate:
     def asset(self, scope: AssetScope) -> AssetScope:
         """Return an asset by what it is called, or raise ``AccessDeniedError`` where the caller does not reach it.
 
-        An asset may be asked for by a name that fits and a uri that another one has: what counts is what it is called here.
+        Each half that is given must fit the pattern, or be the half of an asset that the other one reaches. So nobody makes
+        an asset whose other half is somebody else's, nor learns whether there is one of that name or uri.
         """
         caller = self.caller
         if caller.assets is None:
@@ -59,14 +61,15 @@ class Gate:
         except InvalidIdError:
             # name and uri are of two assets, one of which may be out of reach: the error would tell of it
             raise _out_of_reach("asset of that name or uri") from None
-        if known is not None:
-            name, uri = known.name, known.uri
-            scope = AssetScope(name, uri)
-        else:
-            name, uri = scope.name or scope.uri or "", scope.uri or scope.name or ""
-        if not caller.reaches_asset(name, uri):
-            raise _out_of_reach("asset of that name or uri")
-        return scope
+        own: tuple[str, ...] = ()
+        if known is not None and caller.reaches_asset(known.name, known.uri):
+            own = (known.name, known.uri)
+        names, uris = (own[:1], own[1:]) if None not in (scope.name, scope.uri) else (own, own)
+        for half, its in ((scope.name, names), (scope.uri, uris)):
+            # what one half stands for is known by the other half; what both stand for, by each
+            if half is not None and half not in its and not caller.reaches_asset(half, half):
+                raise _out_of_reach("asset of that name or uri")
+        return AssetScope(*own) if own else scope
 
     # ------------------------------------------------------------------------------------------ requests
 
@@ -77,15 +80,25 @@ class Gate:
             self.caller.require(Right.RUN)
         if request.behalf is not None:
             self.dag(request.behalf.scope.dag_id)
-        writer = request.writer
-        if writer.dag_id is not None:
-            self.dag(writer.dag_id)
         return replace(
             request,
+            writer=self.writer(request.writer),
             scope=self.scope(request.scope),
             history=self.history(request.history),
             session=self.session(request.session),
         )
+
+    def writer(self, writer: Writer) -> Writer:
+        """Return who is recorded. Nobody signs for a task out of reach, for the pages, or as another token."""
+        if writer.dag_id is not None:
+            self.dag(writer.dag_id)
+        if writer.kind == "web":
+            # they know who logged in
+            raise AccessDeniedError("only the pages themselves write as 'web'; name another kind of writer")
+        if writer.kind == "api" and writer.name is not None:
+            # a token that is named is the one that was sent, as it is in REST
+            return replace(writer, name=self.caller.name)
+        return writer
 
     def session(self, session: Session | None) -> Session | None:
         """Return a client session under a name that no other token can use, nor so take its numbers."""
@@ -123,6 +136,8 @@ def _read(gate: Gate, arguments: Arguments) -> Arguments:
         # it begins an attempt, where it comes first
         gate.caller.require(Right.RUN)
         arguments = {**arguments, "history": gate.history(arguments.get("history"))}
+    if arguments.get("writer") is not None:
+        arguments = {**arguments, "writer": gate.writer(arguments["writer"])}
     return _of_scope(gate, arguments)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from keepstate.clock import to_datetime
-from keepstate.scope import TaskScope, Writer
+from keepstate.scope import TaskScope
+from keepstate.server.writers import writer_for
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -97,7 +98,7 @@ def _keys_by_attempt(asked: Asked, place: Place) -> dict[int, tuple[str, ...]]:
     found: dict[int, dict[str, None]] = {}
     for entry in backend.read(place.scope, None, now=now, limit=_MOST_KEYS).entries:
         for version in backend.history(place.scope, entry.key, now=now):
-            writer = Writer.from_text(version.writer) if version.writer else None
+            writer = writer_for(asked.caller, version.writer)
             if version.action == "set" and writer is not None and writer.try_number is not None:
                 found.setdefault(writer.try_number, {})[entry.key] = None
     return {number: tuple(keys) for number, keys in found.items()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.base import Batch, Begin, Delete, End, Fence, HistoryPolicy, Holder, Put, Session
 from keepstate.errors import InvalidInputError, InvalidValueError
-from keepstate.scope import RunScope, Writer, check_attempt
+from keepstate.scope import RunScope, Writer, check_attempt, check_id
 from keepstate.values import HARD_VALUE_LIMIT, check_key, decode, encode
 from keepstate.wire.bounds import ENDS, KINDS, LAST_INSTANT, LONGEST_NAME, LONGEST_PATTERN, MOST_ROWS
 
@@ -87,8 +87,10 @@ def _history(policy: HistoryPolicy) -> HistoryPolicy:
 
 def _writer(writer: Writer) -> Writer:
     _one_of("kind", writer.kind, KINDS)
-    for name in ("dag_id", "run_id", "task_id", "name"):
-        _name(name, getattr(writer, name))
+    _name("name", writer.name)
+    for name in ("dag_id", "run_id", "task_id"):
+        if getattr(writer, name) is not None:
+            check_id(name, getattr(writer, name))
     _whole("map_index", writer.map_index, MOST_ROWS, least=-1)
     _whole("try_number", writer.try_number, MOST_ROWS, least=1)
     return writer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -43,7 +45,9 @@ async def list_asset_entries(request: Request) -> Response:
     number = asked.number("asset_id")
     limit, offset = asked.window()
     scope = await reached(asked, number)
-    return await listed(asked, scope, "asset_state_store", texts.asset_entry, limit, offset)
+    return await listed(
+        asked, scope, "asset_state_store", partial(texts.asset_entry, asked.caller), limit, offset
+    )
 
 
 @operation(
@@ -65,7 +69,7 @@ async def get_asset_entry(request: Request) -> Response:
     if not found.entries:
         raise no_entry(key)
     (entry,) = found.entries
-    return texts.json_answer(texts.asset_entry(entry), etag(entry.version))
+    return texts.json_answer(texts.asset_entry(asked.caller, entry), etag(entry.version))
 
 
 @operation(

@@ -54,7 +54,7 @@ async def get_history(request: Request) -> Response:
     asked = await ask(request, Right.READ, _INDEX)
     scope, key = asked.task_scope(), asked.key()
     if not asked.caller.reaches_dag(scope.dag_id):
-        return texts.json_answer(texts.history(scope, []))
+        return texts.json_answer(texts.history(asked.caller, scope, []))
     return await _history(asked, scope, key)
 
 
@@ -128,7 +128,7 @@ async def restore_asset_entry(request: Request) -> Response:
 async def _history(asked: Ask, scope: EntryScope, key: str) -> Response:
     limit = asked.store.history_policy.limit
     found = await asked.read(asked.backend.history, scope, key, now=asked.store.clock(), limit=limit)
-    return texts.json_answer(texts.history(scope, found))
+    return texts.json_answer(texts.history(asked.caller, scope, found))
 
 
 def restore(

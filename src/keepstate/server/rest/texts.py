@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from keepstate.clock import to_datetime
-from keepstate.scope import TaskScope, Writer
+from keepstate.scope import TaskScope
+from keepstate.server.writers import writer_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from keepstate.backends.base import EntryScope, StoredEntry, StoredVersion
+    from keepstate.scope import Writer
+    from keepstate.server.roles import Caller
 
 # what Airflow's shapes know of the kinds of writers
 _KINDS = {"task": "task", "watcher": "watcher"}
@@ -38,11 +41,11 @@ def task_entry(entry: StoredEntry) -> str:
     )
 
 
-def asset_entry(entry: StoredEntry) -> str:
-    """Return an entry of an asset in Airflow's shape."""
+def asset_entry(caller: Caller, entry: StoredEntry) -> str:
+    """Return an entry of an asset in Airflow's shape, as the caller may know its writer."""
     return (
         f'{{"key":{json.dumps(entry.key)},"value":{entry.text},"updated_at":{_time(entry.updated_at)},'
-        f'"last_updated_by":{_last_updated_by(entry.writer)}}}'
+        f'"last_updated_by":{_last_updated_by(writer_for(caller, entry.writer))}}}'
     )
 
 
@@ -53,25 +56,24 @@ def listed(
     return f'{{"{name}":[{",".join(map(written, entries))}],"total_entries":{total or 0}}}'
 
 
-def history(scope: EntryScope, versions: list[StoredVersion]) -> str:
-    """Return the versions of a key."""
-    rows = ",".join(_version(scope, version) for version in versions)
+def history(caller: Caller, scope: EntryScope, versions: list[StoredVersion]) -> str:
+    """Return the versions of a key, as the caller may know their writers."""
+    rows = ",".join(_version(caller, scope, version) for version in versions)
     return f'{{"history":[{rows}],"total_entries":{len(versions)}}}'
 
 
-def _version(scope: EntryScope, version: StoredVersion) -> str:
+def _version(caller: Caller, scope: EntryScope, version: StoredVersion) -> str:
     value = "null" if version.text is None else version.text
     return (
         f'{{"key":{json.dumps(version.key)},"version":{version.version},"action":"{version.action}","value":{value},'
         f'"size":{version.size},"sha256":{json.dumps(version.sha256)},"written_at":{_time(version.written_at)},'
-        f'"expires_at":{_time(version.expires_at)},"writer":{_writer(scope, version.writer)}}}'
+        f'"expires_at":{_time(version.expires_at)},"writer":{_writer(scope, writer_for(caller, version.writer))}}}'
     )
 
 
-def _last_updated_by(text: str | None) -> str:
-    if text is None:
+def _last_updated_by(writer: Writer | None) -> str:
+    if writer is None:
         return "null"
-    writer = Writer.from_text(text)
     facts = {
         "kind": _KINDS.get(writer.kind, "api"),
         "dag_id": writer.dag_id,
@@ -82,10 +84,10 @@ def _last_updated_by(text: str | None) -> str:
     return json.dumps(facts)
 
 
-def _writer(scope: EntryScope, text: str | None) -> str:
-    if text is None:
+def _writer(scope: EntryScope, writer: Writer | None) -> str:
+    if writer is None:
         return "null"
-    facts = dict(vars(Writer.from_text(text)))
+    facts = dict(vars(writer))
     if isinstance(scope, TaskScope) and facts["kind"] == "task":
         # the store leaves out what the scope says already
         facts.update(

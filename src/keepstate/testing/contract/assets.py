@@ -179,9 +179,8 @@ class Assets(Ground):
         [
             Writer("task", DAG, RUN, TASK, 3, try_number=2),
             Writer("watcher", name="orders-watcher"),
-            Writer("api", name="né"),
-            Writer("cli"),
-            Writer("web", name="ada"),
+            Writer("api"),
+            Writer("cli", name="né"),
         ],
         ids=lambda writer: writer.kind,
     )

@@ -47,6 +47,9 @@ PATH = "/api/keepstate/"
 LARGEST_BODY = 64 * 1024 * 1024
 """Bytes of a request's JSON, unpacked: a value of 16 MiB however it is escaped, or several."""
 
+LARGEST_QUESTION = 1024 * 1024
+"""Bytes of the JSON of a request that brings no values, unpacked."""
+
 # making sense of this much takes longer than switching threads
 _LARGE = 128 * 1024
 _WORTH_COMPRESSING = 16 * 1024
@@ -55,6 +58,8 @@ _GZIP = 16 + zlib.MAX_WBITS
 _CHANGES = frozenset(
     {"apply", "clear", "begin", "beat", "end", "delete_run", "delete_asset", "purge", "check_writable"}
 )
+
+_BRINGS_VALUES = frozenset({"apply", "end"})
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
 
@@ -83,7 +88,8 @@ async def _answer(request: Request) -> Response:
     except KeepstateError as exc:
         status = _status_of(exc)
         if status >= 500:  # noqa: PLR2004 - HTTP's own number
-            log.error("the store failed: %s", exc)
+            # one line: a database that is away is no fault of the code, whose trace would bury the rest
+            log.error("the store failed: %s", exc)  # noqa: TRY400 - as said
         return _refused(service, status, answers.told(exc))
 
 
@@ -94,7 +100,7 @@ async def _answered(request: Request, service: Service, caller: Caller, verb: st
         )
     # before the body is read
     caller.require(VERBS_ADMITTED[verb][0])
-    body, packing = await _body(request), request.headers.get("content-encoding")
+    body, packing = await _body(request, _largest(verb)), request.headers.get("content-encoding")
     if packing or len(body) > _LARGE:
         arguments = await service.work.read(_understood, service, verb, body, packing)
     else:
@@ -106,24 +112,29 @@ async def _answered(request: Request, service: Service, caller: Caller, verb: st
     return _response(service, 200, content, {})
 
 
-async def _body(request: Request) -> bytes:
+def _largest(verb: str) -> int:
+    return LARGEST_BODY if verb in _BRINGS_VALUES else LARGEST_QUESTION
+
+
+async def _body(request: Request, largest: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
         size += len(part)
-        if size > LARGEST_BODY:
-            raise _too_large()
+        if size > largest:
+            raise _too_large(largest)
         parts.append(part)
     return b"".join(parts)
 
 
-def _too_large() -> _RequestError:
+def _too_large(largest: int) -> _RequestError:
+    brings = "write fewer or smaller values" if largest == LARGEST_BODY else "ask for fewer or shorter keys"
     return _RequestError(
         413,
         ValueTooLargeError(
-            f"a request has at most {LARGEST_BODY:,} bytes of JSON; write fewer or smaller values at once",
+            f"a request of this verb has at most {largest:,} bytes of JSON; {brings} at once",
             path="value",
-            limit=LARGEST_BODY,
+            limit=largest,
         ),
     )
 
@@ -131,13 +142,13 @@ def _too_large() -> _RequestError:
 def _understood(service: Service, verb: str, body: bytes, packing: str | None) -> dict[str, Any]:
     """Return the arguments that a body stands for."""
     try:
-        data = _decoder.decode(_unpacked(body, packing).decode())
+        data = _decoder.decode(_unpacked(body, packing, _largest(verb)).decode())
     except (ValueError, RecursionError) as exc:
         raise _RequestError(400, InvalidInputError(f"the body is no JSON: {exc}")) from None
     return decode_request(verb, data, now=service.store.clock())
 
 
-def _unpacked(body: bytes, packing: str | None) -> bytes:
+def _unpacked(body: bytes, packing: str | None, largest: int) -> bytes:
     if packing in {None, "", "identity"}:
         return body
     if packing != "gzip":
@@ -145,11 +156,11 @@ def _unpacked(body: bytes, packing: str | None) -> bytes:
     unpacker = zlib.decompressobj(_GZIP)
     try:
         # a few bytes may stand for gigabytes: no more is unpacked than is taken
-        content = unpacker.decompress(body, LARGEST_BODY + 1)
+        content = unpacker.decompress(body, largest + 1)
     except zlib.error as exc:
         raise _RequestError(400, InvalidInputError(f"the body is not packed by gzip: {exc}")) from None
-    if len(content) > LARGEST_BODY:
-        raise _too_large()
+    if len(content) > largest:
+        raise _too_large(largest)
     if not unpacker.eof or unpacker.unused_data:
         raise _RequestError(400, InvalidInputError("the body is not packed by gzip as a whole"))
     return content
@@ -211,7 +222,8 @@ def _status_of(error: KeepstateError) -> int:
 
 
 def _refused(service: Service, status: int, error: KeepstateError) -> Response:
-    return _response(service, status, json.dumps(encode_error(error)).encode(), {})
+    headers = {"Retry-After": "1"} if status == 503 else {}  # noqa: PLR2004 - HTTP's own number
+    return _response(service, status, json.dumps(encode_error(error)).encode(), headers)
 
 
 def _response(service: Service, status: int, content: bytes, headers: dict[str, str]) -> Response:

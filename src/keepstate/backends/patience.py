@@ -3,14 +3,48 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from keepstate.errors import BackendUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 2.0
 # a server's restart leaves a pool full of them
 _MOST_DEAD_CONNECTIONS = 20
+
+
+class _Asked(threading.local):
+    at: float | None = None
+
+
+_asked = _Asked()
+
+
+@contextmanager
+def counting_from(moment: float) -> Iterator[None]:
+    """Have this thread's requests count their time from ``moment``, of ``time.monotonic``: they had waited before they began."""
+    _asked.at = moment
+    try:
+        yield
+    finally:
+        _asked.at = None
+
+
+def asked_at() -> float:
+    """Return when the request of this thread was asked for: now, unless somebody has said when."""
+    return _asked.at or time.monotonic()
+
+
+def time_left(timeout: float) -> float:
+    """Return how much of ``timeout`` seconds this thread's request has left."""
+    at = _asked.at
+    return timeout if at is None else max(at + timeout - time.monotonic(), 0.0)
 
 
 class Patience:

@@ -24,7 +24,7 @@ from keepstate.server.roles import Right
 from keepstate.server.routes import Route
 from keepstate.server.service import Service, service_of
 from keepstate.server.tokens import Tokens
-from keepstate.server.work import Work
+from keepstate.server.work import PATIENCE, Work
 from keepstate.store import StateStore
 from keepstate.web import LARGEST_FORM, PATHS
 from keepstate.web import routes as pages
@@ -42,9 +42,11 @@ def create_service(store: StateStore) -> Service:
     """Make what the server stands on, over an open SQL store. Raises ``UnsupportedError`` for a store of another kind."""
     tokens = Tokens(tokens_of(store), store.clock)
     metrics = Metrics()
+    # where nothing is tried again, a line still takes its time
+    patience = min(max(store.settings.retry_timeout, 1.0), PATIENCE)
     one_writer = store.backend.address.startswith("sqlite:")
     counted = StateStore(CountingBackend(store.backend, metrics), settings=store.settings, clock=store.clock)
-    return Service(counted, Work(one_writer=one_writer), tokens, metrics)
+    return Service(counted, Work(one_writer=one_writer, patience=patience), tokens, metrics)
 
 
 def create_app(service: Service, *, cleanup_interval: float = 0) -> FastAPI:

@@ -102,8 +102,10 @@ class CarefulProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End the request."""
+        """End the request; an answer that came before the end of its body has the next request behind it."""
         self._unseen_bytes = 0
+        _cancel(self._ending_timer)
+        self._ending_timer = None
         if not self.transport.is_closing():
             super().on_message_complete()
 

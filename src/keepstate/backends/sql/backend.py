@@ -28,7 +28,7 @@ from keepstate.backends.base import (
     stale,
     unknown,
 )
-from keepstate.backends.patience import Patience
+from keepstate.backends.patience import Patience, asked_at
 from keepstate.backends.sessions import Sessions
 from keepstate.backends.sql import assets, attempts, entries, forking, lists, purge, upgrade
 from keepstate.backends.sql import statements as sql
@@ -485,7 +485,7 @@ class SqlBackend:
             sessions.take_back(own)
 
     def _query(self, statement: str, params: Params) -> list[Row]:
-        since, patience = time.monotonic(), None
+        since, patience = asked_at(), None
         while True:
             try:
                 return self._db.query(statement, params)
@@ -494,7 +494,7 @@ class SqlBackend:
                 patience.wait(exc, at_once=exc.at_once)
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
-        since, patience = time.monotonic(), None
+        since, patience = asked_at(), None
         me = threading.get_ident()
         if me in self._writing:
             raise self._within_a_write()

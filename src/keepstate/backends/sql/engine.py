@@ -12,6 +12,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from keepstate.backends.patience import time_left
 from keepstate.backends.sql import forking
 from keepstate.backends.sql.database import Params, RepeatedRequestError, Row, TransientError
 from keepstate.backends.sql.dialects import POSTGRESQL, Dialect
@@ -157,7 +158,7 @@ class EngineDatabase:
     def _lend(self) -> Any:
         """Return a connection of the pool in autocommit mode."""
         turnstile = self._turnstile
-        if turnstile and not turnstile.enter(self._timeout):
+        if turnstile and not turnstile.enter(time_left(self._timeout)):
             raise TransientError("all connections of the pool are in use")
         try:
             return self._warm.pop()

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from keepstate.backends.patience import time_left
 from keepstate.backends.sql import forking
 from keepstate.backends.sql.database import Params, Row, TransientError
 from keepstate.backends.sql.dialects import SQLITE
@@ -113,8 +114,9 @@ class SqliteDatabase:
         Waiting happens here rather than in SQLite's busy handler, which can't be interrupted, would keep a fork waiting,
         and counts its time anew for every statement.
         """
-        deadline = time.monotonic() + self._timeout
-        if not self._turn.enter(self._timeout):
+        left = time_left(self._timeout)
+        deadline = time.monotonic() + left
+        if not self._turn.enter(left):
             raise TransientError(f"another thread has been writing for {self._timeout:g} s")
         pause = _FIRST_PAUSE
         try:

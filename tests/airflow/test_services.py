@@ -264,3 +264,14 @@ def test_below_a_path_and_by_several_workers(version: str, tmp_path: Path) -> No
         for _ in range(6):
             status, answer = airflow.request("GET", f"{path}/tries", token=token)
             assert (status, answer["value"]) == (200, 2)
+
+
+@pytest.mark.parametrize("version", ["3.0.6", "3.2.2"])
+def test_where_the_api_server_serves_tasks_alone(version: str, tmp_path: Path) -> None:
+    """Tasks reach the store also where their API server has no pages, no REST and no plugins."""
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    quick = (HERE / "dags" / "quick.py").read_text()
+    (dags / "quick.py").write_text(quick.replace("schedule=None", 'schedule="@once"'))
+    with services(environment(version), tmp_path, dags, apps="execution") as airflow:
+        assert airflow.wait_until_done("quick") == {"dies_once": "success"}

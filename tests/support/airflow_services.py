@@ -133,12 +133,14 @@ def services(
     components: tuple[str, ...] = (),
     apart: Mapping[str, Mapping[str, str]] | None = None,
     prefix: str = "",
+    apps: str = "all",
     **more: str,
 ) -> Iterator[Services]:
     """Start an Airflow that runs what is in ``dags``, and end it.
 
     ``database`` is the URL of a PostgreSQL one for its metadata; ``components`` are further ones, such as a triggerer;
-    ``apart`` adds to the environment of some. All is served below the path ``prefix``.
+    ``apart`` adds to the environment of some. All is served below the path ``prefix``; ``apps``
+    are those of the API server's.
     """
     if database is not None:
         more["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database.replace("postgresql:", "postgresql+psycopg2:")
@@ -189,9 +191,10 @@ def services(
 
     try:
         if not airflow.version.startswith("2."):
-            start("api-server")
+            start("api-server", "--apps", apps)
             # 3.0 fails tasks that begin before it answers
-            running.wait_for("an answer of the API server", lambda: _answers(running))
+            health = "/execution/health" if apps == "execution" else "/api/v2/version"
+            running.wait_for("an answer of the API server", lambda: _answers(running, health))
             start("dag-processor")
         start("scheduler", "--skip-serve-logs")
         for component in components:
@@ -201,9 +204,9 @@ def services(
         _end(processes)
 
 
-def _answers(running: Services) -> bool:
+def _answers(running: Services, path: str) -> bool:
     try:
-        return running.request("GET", "/api/v2/version")[0] == 200
+        return running.request("GET", path)[0] == 200
     except OSError:
         return False
 

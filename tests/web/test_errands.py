@@ -14,9 +14,27 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator, Page
 
+    from tests.support.served import Served
     from tests.web.stories import Story
 
 REPORT = TaskScope("etl_orders", "scheduled__2025-12-12T03:00:00+00:00", "report")
+
+
+def test_log_in_and_out(visit: Callable[..., Page], served: Served) -> None:
+    """With a token in the form, which leads on to where one wanted to go; a wrong one is told."""
+    page = visit("/assets")
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    page.goto("/assets")
+    page.wait_for_url("**/login?next=%2Fassets")
+    expect(page.get_by_label("Token")).to_be_focused()
+    page.keyboard.type("kst_wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_have_text("This token is not known, or no longer.")
+    page.get_by_label("Token").fill(served.token("viewer"))
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/assets")
+    expect(page.get_by_text("viewer-1")).to_be_visible()
 
 
 def test_correct_an_offset_by_mouse(visit: Callable[..., Page], story: Story) -> None:

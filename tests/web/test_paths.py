@@ -169,6 +169,17 @@ def test_what_a_pattern_does_not_admit_is_not_there(
     assert ">orders<" not in editor.get("/assets").text
 
 
+def test_of_a_task_out_of_reach_nothing_is_told(served: Served, story: Story) -> None:
+    """Not by the asset that it wrote either."""
+    headers = served.headers("viewer", dags="fine_*", assets="*")
+    with httpx.Client(base_url=served.url, headers=headers) as client:
+        for path in asset_paths(story):
+            shown = client.get(path)
+            assert shown.status_code == 200
+            assert "etl_orders" not in shown.text
+        assert "A task" in shown.text
+
+
 def test_a_body_that_is_no_form_is_refused(client: Callable[..., httpx.Client], story: Story) -> None:
     """Whatever it is instead."""
     editor = client()

@@ -54,3 +54,27 @@ def test_all_pages_are_there_and_changes_are_made(served: Served, story: Story) 
         assert client.post(f"{LOAD_PATH}/entries/clear", data={"forget": "on"}).status_code == 204
         assert state.entries() == []
         assert state.history("k/é") == []
+
+
+def test_what_can_be_no_name_is_nobodys_fault(served: Served, story: Story) -> None:
+    """A database refuses some texts; here they are what is not there, or is wrong with what was sent."""
+    headers = {**served.headers("editor"), "Sec-Fetch-Site": "same-origin"}
+    with httpx.Client(base_url=served.url, headers=headers, timeout=20) as client:
+        for odd in ("%00", "a%00b", "%ED%A0%80", "%FF", "x" * 600, "..", "a/../b", "%E2%80%AE"):
+            for path in (
+                f"/dags/{odd.replace('/', '%2F')}",
+                f"/events/dags/{odd.replace('/', '%2F')}",
+                f"/dags/d/runs/{odd.replace('/', '%2F')}/tasks/t",
+                f"/dags?q={odd}",
+                f"/search?q={odd}",
+                f"{LOAD_PATH}?q={odd}",
+                f"{LOAD_PATH}/entries/form?key={odd}",
+                f"{LOAD_PATH}/entries/value?key={odd}",
+                f"{LOAD_PATH}/entries/delete?key={odd}",
+                f"{LOAD_PATH}/history?key={odd}",
+            ):
+                assert client.get(path).status_code < 500, path
+            body = f"key={odd}&value=1&version=1"
+            for path in ("entries", "entries/check", "entries/delete", "history/restore"):
+                assert client.post(f"{LOAD_PATH}/{path}", content=body).status_code < 500, (path, odd)
+    assert story

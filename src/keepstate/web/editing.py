@@ -14,12 +14,12 @@ from keepstate.clock import optional_datetime
 from keepstate.server.rest.changing import change, change_what_stands
 from keepstate.server.rest.conditions import Condition
 from keepstate.server.roles import Right
-from keepstate.values import decode
+from keepstate.values import check_key, decode
 from keepstate.web.addresses import ASSET, MAPPED, TASK
 from keepstate.web.asked import page
 from keepstate.web.difference import Difference, difference
 from keepstate.web.forms import DEFAULT, KEEP, Problems, Typed, typed, understood
-from keepstate.web.place import Place, place_of
+from keepstate.web.place import Place, place_of, standing
 from keepstate.web.rendering import render
 from keepstate.web.shown import EntryShown, Token, entry_shown, pretty, tokens
 
@@ -110,7 +110,7 @@ def show_form(asked: Asked) -> Response:
     place, key = place_of(asked), asked.query("key")
     if not key:
         return _form(asked, place, Typed("", "", DEFAULT, "", 0), None)
-    entry = _standing(asked, place, key)
+    entry = standing(asked, place, key)
     if entry is None:
         raise _gone(key)
     return _form(asked, place, Typed(key, pretty(entry.text), KEEP, "", entry.version), entry)
@@ -120,7 +120,7 @@ def check(asked: Asked) -> Response:
     """Tell what is the matter with what is typed so far; nothing is stored."""
     place, form = place_of(asked), typed(asked.fields)
     settings = asked.store.settings
-    entry = _standing(asked, place, form.key) if form.version else None
+    entry = standing(asked, place, form.key) if form.version else None
     found = understood(form, entry, settings, asked.store.clock(), unfinished=True)
     checks = Checks(found.problems, found.size, settings.max_value_storage_bytes)
     return HTMLResponse(render("_checks.html", checks))
@@ -129,14 +129,14 @@ def check(asked: Asked) -> Response:
 def save(asked: Asked) -> Response:
     """Store what is typed, over the version that was seen."""
     place, form = place_of(asked), typed(asked.fields)
-    entry = _standing(asked, place, form.key)
+    entry = standing(asked, place, form.key)
     found = understood(form, entry, asked.store.settings, asked.store.clock())
     if found.problems:
         return _form(asked, place, form, entry, found.problems, status=_INVALID)
     keeps = form.expiry == KEEP
 
-    def decide(standing: StoredEntry | None) -> Put:
-        expires_at = standing.expires_at if keeps and standing else found.expires_at
+    def decide(there: StoredEntry | None) -> Put:
+        expires_at = there.expires_at if keeps and there else found.expires_at
         return Put(form.key, found.text, expires_at if place.expires else None)
 
     condition = Condition(frozenset({form.version})) if form.version else Condition(absent=True)
@@ -151,7 +151,7 @@ def save(asked: Asked) -> Response:
 
 def _conflict(asked: Asked, place: Place, form: Typed, text: str) -> Response:
     """Show what stands there beside what was typed; saving once more writes over that."""
-    entry = _standing(asked, place, form.key)
+    entry = standing(asked, place, form.key)
     if entry is None:
         conflict = Conflict(form.version == 0, None, "", None)
     else:
@@ -186,7 +186,7 @@ def _form(
 def show_value(asked: Asked) -> Response:
     """Show a value as a whole."""
     place, key = place_of(asked), asked.query("key")
-    entry = _standing(asked, place, key)
+    entry = standing(asked, place, key)
     if entry is None:
         raise _gone(key)
     text = pretty(entry.text)
@@ -196,7 +196,7 @@ def show_value(asked: Asked) -> Response:
 def ask_delete(asked: Asked) -> Response:
     """Ask whether an entry is to be deleted."""
     place, key = place_of(asked), asked.query("key")
-    entry = _standing(asked, place, key)
+    entry = standing(asked, place, key)
     if entry is None:
         raise _gone(key)
     return _removal(asked, place, entry)
@@ -208,11 +208,11 @@ def delete(asked: Asked) -> Response:
     condition = Condition(frozenset({form.version}))
     store = asked.store
     try:
-        change(store, place.scope, asked.writer, Delete(form.key), condition, now=store.clock())
+        change(store, place.scope, asked.writer, Delete(check_key(form.key)), condition, now=store.clock())
     except HTTPException as exc:
         if exc.status_code != _NOT_AS_SEEN:
             raise
-        entry = _standing(asked, place, form.key)
+        entry = standing(asked, place, form.key)
         if entry is not None:
             return _removal(asked, place, entry, changed=True)
     return done(f"Deleted {form.key}")
@@ -256,11 +256,6 @@ def clear(asked: Asked) -> Response:
 
 
 # --------------------------------------------------------------------------------------------------- shared
-
-
-def _standing(asked: Asked, place: Place, key: str) -> StoredEntry | None:
-    found = asked.backend.read(place.scope, (key,), now=asked.store.clock()).entries if key else ()
-    return found[0] if found else None
 
 
 def _gone(key: str) -> HTTPException:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from keepstate.values import MAX_KEY_LENGTH
 from keepstate.web.paging import PER_PAGE, Pager, pager
+from keepstate.web.place import standing
 from keepstate.web.shown import EntryShown, entry_shown
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ def entries_of(asked: Asked, place: Place) -> Entries:
 def _with(asked: Asked, place: Place, text: str) -> Entries:
     """Return the first entries that have a text in their key: the key itself before all others, however many there are."""
     wanted, now, backend = text.casefold(), asked.store.clock(), asked.backend
-    found = list(backend.read(place.scope, (text,), now=now).entries) if len(text) <= MAX_KEY_LENGTH else []
-    exact = {entry.key for entry in found}
+    exactly = standing(asked, place, text)
+    found = [] if exactly is None else [exactly]
     offset = 0
     # values come along with the keys: a few at a time, and no more than are shown
     while len(found) <= PER_PAGE and offset < LOOKED_THROUGH:
         batch = backend.read(place.scope, None, now=now, limit=_AT_ONCE, offset=offset).entries
-        found += [entry for entry in batch if wanted in entry.key.casefold() and entry.key not in exact]
+        found += [entry for entry in batch if wanted in entry.key.casefold() and entry.key != text]
         offset += _AT_ONCE
         if len(batch) < _AT_ONCE:
             offset = LOOKED_THROUGH

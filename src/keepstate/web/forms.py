@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keepstate.clock import to_micros
 from keepstate.errors import InvalidInputError, InvalidTypeError
 from keepstate.retention import LAST_INSTANT, expiry
+from keepstate.server.strict_json import strictly
 from keepstate.values import check_key, encode, size_of
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _value(text: str) -> tuple[str, str | None]:
     if not text.strip():
         return "", 'A value is needed: any JSON but null. A text stands in double quotes, like "done".'
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_doubles)
+        value = strictly(text)
         return encode(value), None
     except json.JSONDecodeError as exc:
         hint = "" if text.lstrip()[:1] in '{["' else ' A text stands in double quotes, like "done".'
@@ -114,19 +115,6 @@ def _value(text: str) -> tuple[str, str | None]:
         return "", "The value is nested too deep."
     except (InvalidInputError, InvalidTypeError, ValueError) as exc:
         return "", _sentence(str(exc))
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        double = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"the name {json.dumps(double, ensure_ascii=False)} stands twice in one object")
-    return found
 
 
 def _size_problem(text: str, limit: int) -> str | None:

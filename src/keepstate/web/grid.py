@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from keepstate.scope import RunScope
 from keepstate.web.addresses import DAG
 from keepstate.web.asked import not_found, page
 from keepstate.web.frame import Crumb
@@ -71,7 +72,7 @@ class Grid:
 
 def show(asked: Asked) -> Response:
     """Show the grid."""
-    dag_id, number, addresses = asked.path("dag_id"), asked.page_number(), asked.addresses
+    dag_id, number, addresses = _dag_id(asked), asked.page_number(), asked.addresses
     total = asked.backend.count_runs(dag_id, pattern=asked.caller.dags)
     if not total:
         raise not_found("dag")
@@ -105,6 +106,11 @@ def watch(asked: Asked) -> object:
     return [(run.run_id, run.state, [_facts(info) for info in _instances(asked, run)]) for run in runs]
 
 
+def _dag_id(asked: Asked) -> str:
+    # the rules of ids are the scopes'
+    return RunScope(asked.path("dag_id"), "any").dag_id
+
+
 def _facts(info: TaskInstanceInfo) -> tuple[str, int, str | None, int]:
     return info.scope.task_id, info.scope.map_index, info.state, info.entries
 
@@ -112,9 +118,7 @@ def _facts(info: TaskInstanceInfo) -> tuple[str, int, str | None, int]:
 def _runs(asked: Asked) -> list[RunInfo]:
     """Return the runs of the page, the newest last."""
     offset = (asked.page_number() - 1) * RUNS_PER_PAGE
-    found = asked.backend.runs(
-        asked.path("dag_id"), pattern=asked.caller.dags, limit=RUNS_PER_PAGE, offset=offset
-    )
+    found = asked.backend.runs(_dag_id(asked), pattern=asked.caller.dags, limit=RUNS_PER_PAGE, offset=offset)
     return found[::-1]
 
 

@@ -11,7 +11,7 @@ from keepstate.clock import to_datetime
 from keepstate.server.rest.conditions import ALWAYS, Condition
 from keepstate.server.rest.history import restore as restored
 from keepstate.server.roles import Right
-from keepstate.values import decode
+from keepstate.values import check_key, decode
 from keepstate.web.addresses import ASSET, MAPPED, TASK
 from keepstate.web.asked import page
 from keepstate.web.difference import Difference, difference
@@ -19,7 +19,7 @@ from keepstate.web.editing import done
 from keepstate.web.forms import typed
 from keepstate.web.frame import Crumb
 from keepstate.web.live import events
-from keepstate.web.place import Place, place_of, watch
+from keepstate.web.place import Place, place_of, standing, watch
 from keepstate.web.shown import Token, WriterShown, preview, tokens, writer_shown
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ def show(asked: Asked) -> Response:
     place, key = place_of(asked), asked.query("key")
     store = asked.store
     now, limit = store.clock(), store.history_policy.limit
-    rows = asked.backend.history(place.scope, key, now=now, limit=limit) if key else []
-    standing = asked.backend.read(place.scope, (key,), now=now).entries if key else ()
-    version = standing[0].version if standing else 0
+    rows = asked.backend.history(place.scope, check_key(key), now=now, limit=limit)
+    entry = standing(asked, place, key)
+    version = entry.version if entry else 0
     section = "dags" if place.task_instance else "assets"
     context = History(
         asked.frame(f"History of {key}", section, *place.crumbs, Crumb(f"History of {key}")),
@@ -93,7 +93,7 @@ def show(asked: Asked) -> Response:
 
 
 def _shown(
-    asked: Asked, place: Place, row: StoredVersion, before: StoredVersion | None, standing: int
+    asked: Asked, place: Place, row: StoredVersion, before: StoredVersion | None, current: int
 ) -> VersionShown:
     text, cut = preview(row.text) if row.text is not None else ("", False)
     return VersionShown(
@@ -106,8 +106,8 @@ def _shown(
         cut,
         row.text is not None,
         _difference(before, row),
-        row.text is not None and row.version != standing,
-        row.version == standing,
+        row.text is not None and row.version != current,
+        row.version == current,
     )
 
 
@@ -125,7 +125,7 @@ def restore(asked: Asked) -> Response:
     seen = asked.fields.get("standing", "")
     condition = _over(int(seen)) if seen.isascii() and seen.isdigit() and len(seen) < 19 else ALWAYS  # noqa: PLR2004 - as many digits as versions have
     try:
-        restored(asked.store, place.scope, asked.writer, form.key, form.version, condition)
+        restored(asked.store, place.scope, asked.writer, check_key(form.key), form.version, condition)
     except HTTPException as exc:
         if exc.status_code != _NOT_AS_SEEN:
             raise

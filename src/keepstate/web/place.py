@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from keepstate.errors import InvalidKeyError
 from keepstate.scope import AssetScope, TaskScope
+from keepstate.values import check_key
 from keepstate.web.asked import not_found
 from keepstate.web.frame import Crumb
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import EntryScope
+    from keepstate.backends.base import EntryScope, StoredEntry
     from keepstate.scope import AssetInfo, TaskInstanceInfo
     from keepstate.web.asked import Asked
 
@@ -40,6 +42,16 @@ class Place:
     def expires(self) -> bool:
         """Whether its entries have an expiry at all."""
         return self.task_instance is not None
+
+
+def standing(asked: Asked, place: Place, key: str) -> StoredEntry | None:
+    """Return the entry under a key, or ``None`` where there is none; under what can be no key there never is."""
+    try:
+        check_key(key)
+    except InvalidKeyError:
+        return None
+    found = asked.backend.read(place.scope, (key,), now=asked.store.clock()).entries
+    return found[0] if found else None
 
 
 def place_of(asked: Asked) -> Place:

@@ -145,7 +145,7 @@ _PEOPLE = {"web": "in the pages", "cli": "by command line", "api": "through the 
 
 
 def writer_shown(text: str | None, scope: EntryScope, asked: Asked) -> WriterShown | None:
-    """Return who wrote something at ``scope``, as far as the caller may know, or ``None`` where that is not known."""
+    """Return who wrote something at ``scope``, as far as whoever asks may know it; ``None`` where nobody does."""
     writer = writer_for(asked.caller, text)
     if writer is None:
         return None
@@ -156,16 +156,15 @@ def writer_shown(text: str | None, scope: EntryScope, asked: Asked) -> WriterSho
 
 
 def _task(writer: Writer, scope: EntryScope, addresses: Addresses) -> WriterShown:
-    attempt = f"Attempt {writer.try_number}" if writer.try_number else "The task"
+    attempt = f"Attempt {writer.try_number}" if writer.try_number else "A task"
     if writer.dag_id is None or writer.run_id is None or writer.task_id is None:
-        # the store leaves out what the scope says already
-        return WriterShown(attempt if isinstance(scope, TaskScope) else "A task")
+        # the store leaves out what the scope says already; and of others' tasks nothing is told
+        return WriterShown(attempt)
     index = -1 if writer.map_index is None else writer.map_index
     try:
         its = TaskScope(writer.dag_id, writer.run_id, writer.task_id, index)
     except InvalidIdError:
-        # what no task is called has no page either, and must not take down this one
-        return WriterShown(f"{writer.dag_id} / {writer.run_id} / {writer.task_id}")
+        return WriterShown(attempt)
     if its == scope:
         return WriterShown(attempt)
     of = f"{its}, attempt {writer.try_number}" if writer.try_number else str(its)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import queue
 import sqlite3
-import tempfile
 import threading
 from contextlib import closing, contextmanager
 from functools import partial
@@ -78,9 +77,7 @@ def airflow_dags_test(where: str) -> Iterator[Opened]:
 
 @contextmanager
 def _prepared() -> Iterator[tuple[airflow.Installed, Listener]]:
-    with tempfile.TemporaryDirectory(
-        prefix="keepstate-bench-", dir=places.disk(), ignore_cleanup_errors=True
-    ) as home:
+    with places.folder() as home:
         address = str(Path(home, "task"))
         with Listener(address, "AF_UNIX", authkey=b"bench") as listener:
             yield airflow.install(Path(home), **{_ADDRESS: address}), listener

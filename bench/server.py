@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
@@ -25,7 +24,7 @@ _NO_CONTENT, _OK = 204, 200
 @contextmanager
 def airflow_server(where: str) -> Iterator[Opened]:
     """Run Airflow's API server, and no more of Airflow: nothing else then asks it or its database."""
-    with tempfile.TemporaryDirectory(dir=places.disk(), ignore_cleanup_errors=True) as home:
+    with places.folder() as home:
         database = _database(where, "airflow")
         installed = airflow.install(
             Path(home),
@@ -50,7 +49,7 @@ def keepstate_server(where: str, *, on: str) -> Iterator[Opened]:
     """Run ``keepstate serve`` over a store on SQLite or PostgreSQL."""
     from keepstate import connect
 
-    with tempfile.TemporaryDirectory(dir=places.disk(), ignore_cleanup_errors=True) as home:
+    with places.folder() as home:
         if on == "PostgreSQL":
             url = _database(where, "keepstate")
             durability = server_durability(url)

@@ -463,16 +463,39 @@ def test_a_body_has_a_bound(
     post: Callable[..., httpx.Response], monkeypatch: pytest.MonkeyPatch, packed: bool
 ) -> None:
     """However it comes: declared, in pieces, or as a few bytes that unpack to many."""
-    monkeypatch.setattr(worker, "LARGEST_BODY", 1_000_000)
-    body = b" " * 1_000_001
-    if packed:
-        answer = post("read", gzip.compress(body), content_encoding="gzip")
-    else:
-        answer = post("read", iter([body[:500_000], body[500_000:]]))
-    assert (answer.status_code, answer.json()["kind"]) == (413, "ValueTooLargeError")
-    assert answer.json()["facts"]["limit"] == 1_000_000
-    fine = post("read", gzip.compress(b" " * 999_998 + b"{}"), content_encoding="gzip")
-    assert fine.status_code == 422
+    monkeypatch.setattr(worker, "LARGEST_BODY", 2_000_000)
+    for verb, bound in (
+        ("apply", 2_000_000),
+        ("end", 2_000_000),
+        ("read", 2**20),
+        ("begin", 2**20),
+        ("purge", 2**20),
+    ):
+        body = b" " * (bound + 1)
+        if packed:
+            answer = post(verb, gzip.compress(body), content_encoding="gzip")
+        else:
+            answer = post(verb, iter([body[:500_000], body[500_000:]]))
+        assert (answer.status_code, answer.json()["kind"]) == (413, "ValueTooLargeError")
+        assert answer.json()["facts"]["limit"] == bound
+        fine = post(verb, gzip.compress(b" " * (bound - 2) + b"{}"), content_encoding="gzip")
+        assert fine.status_code == 422
+
+
+def test_a_request_is_about_so_many_keys(ask: Callable[..., httpx.Response]) -> None:
+    """Ten thousand of them at once, read or changed; more are refused before the store is asked."""
+    keys = [f"k{n}" for n in range(10_001)]
+    puts = tuple(Put(key, "1", None) for key in keys)
+    for verb, arguments in (
+        ("read", {"scope": MINE, "keys": keys}),
+        ("apply", {"batch": Batch(MINE, puts, 0, WRITER)}),
+    ):
+        answer = ask(verb, arguments)
+        assert (answer.status_code, answer.json()["kind"]) == (422, "InvalidInputError")
+        assert "at most 10,000" in answer.json()["detail"]
+    assert ask("apply", {"batch": Batch(MINE, puts[1:], 0, WRITER)}).status_code == 200
+    found = ask("read", {"scope": MINE, "keys": keys[1:]})
+    assert len(found.json()["answer"]["entries"]) == 10_000
 
 
 def test_both_sides_know_the_same_bound() -> None:

@@ -11,6 +11,8 @@ LAST_INSTANT = 253_402_300_799_999_999
 """9999-12-31T23:59:59.999999Z: the last instant that every reader can express."""
 MOST_ROWS = 2**31 - 1
 LONGEST_NAME = 250
+MOST_AT_ONCE = 10_000
+"""Keys that one request reads, changes that one batch makes, and sessions that a cleanup is told of."""
 LONGEST_PATTERN = 3001
 """A name of an asset, with a star at each end and between any two characters."""
 
@@ -57,7 +59,7 @@ _OF_ALL: dict[str, Mapping[str, Any]] = {
     "pattern": {"maxLength": LONGEST_PATTERN, "pattern": r"^[^\x00]*$"},
 }
 _OF_ONE: dict[tuple[str, str], Mapping[str, Any]] = {
-    ("read", "keys"): {"items": {"type": "string", **_KEY}},
+    ("read", "keys"): {"maxItems": MOST_AT_ONCE, "items": {"type": "string", **_KEY}},
     ("AssetScope", "name"): _ASSET,
     ("AssetScope", "uri"): _ASSET,
     ("Fence", "incarnation"): _COUNT,
@@ -71,7 +73,8 @@ _OF_ONE: dict[tuple[str, str], Mapping[str, Any]] = {
     ("Session", "number"): _NUMBER,
     ("Writer", "kind"): {"enum": list(KINDS)},
     ("Writer", "name"): _NAME,
-    ("Batch", "changes"): {"minItems": 1},
+    ("Batch", "changes"): {"minItems": 1, "maxItems": MOST_AT_ONCE},
+    ("purge", "sessions"): {"maxItems": MOST_AT_ONCE},
     ("Put", "text"): {"contentMediaType": "application/json", "description": "the value as JSON text"},
     ("End", "state"): {"enum": list(ENDS)},
     ("End", "result"): {"contentMediaType": "application/json"},

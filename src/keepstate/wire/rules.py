@@ -13,15 +13,30 @@ from keepstate.backends.base import Batch, Begin, Delete, End, Fence, HistoryPol
 from keepstate.errors import InvalidInputError, InvalidValueError
 from keepstate.scope import RunScope, Writer, check_attempt, check_id
 from keepstate.values import HARD_VALUE_LIMIT, check_key, decode, encode
-from keepstate.wire.bounds import ENDS, KINDS, LAST_INSTANT, LONGEST_NAME, LONGEST_PATTERN, MOST_ROWS
+from keepstate.wire.bounds import (
+    ENDS,
+    KINDS,
+    LAST_INSTANT,
+    LONGEST_NAME,
+    LONGEST_PATTERN,
+    MOST_AT_ONCE,
+    MOST_ROWS,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 def _whole(name: str, value: int | None, most: int, least: int = 0) -> None:
     if value is not None and not least <= value <= most:
         raise InvalidInputError(f"{name} must be a whole number from {least} to {most}, not {value}")
+
+
+def _few(who: str, what: str, those: Sequence[object]) -> None:
+    if len(those) > MOST_AT_ONCE:
+        raise InvalidInputError(
+            f"{who} at most {MOST_AT_ONCE:,} {what} at once, not {len(those):,}; ask in several requests"
+        )
 
 
 def _name(name: str, value: str | None, longest: int = LONGEST_NAME) -> None:
@@ -61,6 +76,7 @@ def _batch(batch: Batch) -> Batch:
     keys = [change.key for change in batch.changes]
     if not keys:
         raise InvalidInputError("a batch has at least one change")
+    _few("a batch has", "changes", keys)
     if len(set(keys)) != len(keys):
         raise InvalidInputError("a batch changes each key once")
     return batch
@@ -151,7 +167,14 @@ def argument_rules(arguments: dict[str, Any]) -> None:
             rule(value)
 
 
+def _keys(keys: list[str]) -> None:
+    _few("a request reads", "keys", keys)
+    for key in keys:
+        check_key(key)
+
+
 def _sessions(names: list[str]) -> None:
+    _few("a cleanup is told of", "sessions", names)
     for name in names:
         _name("session", name)
 
@@ -162,7 +185,7 @@ def _pattern(pattern: str) -> None:
 
 
 _ARGUMENTS: dict[str, Callable[[Any], object]] = {
-    "keys": lambda keys: [check_key(key) for key in keys],
+    "keys": _keys,
     "key": check_key,
     "limit": lambda limit: _whole("limit", limit, MOST_ROWS),
     "offset": lambda offset: _whole("offset", offset, MOST_ROWS),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -16,6 +15,7 @@ from keepstate.server.answers import InvalidRequestError, invalid
 from keepstate.server.auth import caller_of
 from keepstate.server.rest.models import BodyWithValue
 from keepstate.server.service import service_of
+from keepstate.server.strict_json import strictly
 from keepstate.values import HARD_VALUE_LIMIT, check_key, encode, size_of
 
 if TYPE_CHECKING:
@@ -211,11 +211,11 @@ def _integer(text: str, place: tuple[str, str]) -> int:
 
 def _parsed(raw: bytes) -> Any:
     try:
-        return json.loads(raw.decode(), parse_constant=_refuse)
+        return strictly(raw.decode())
     except RecursionError:
         raise invalid(("body",), "the JSON is nested too deep", "json_invalid") from None
     except ValueError as exc:
-        # no UTF-8, no JSON, NaN, or an integer of too many digits
+        # no UTF-8, no JSON, NaN, an integer of too many digits, or a name twice
         raise invalid(("body",), f"the body must be JSON: {exc}", "json_invalid") from None
 
 
@@ -248,7 +248,3 @@ def _too_large(size: int, limit: int) -> ValueTooLargeError:
         size=size,
         limit=limit,
     )
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")

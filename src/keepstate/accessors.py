@@ -29,6 +29,7 @@ from keepstate.errors import (
     InvalidInputError,
     InvalidTypeError,
     InvalidValueError,
+    StoreCorruptedError,
     VersionConflictError,
     VersionNotFoundError,
 )
@@ -73,7 +74,7 @@ class _Accessor:
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value under ``key``, or ``default`` if there is none or it has expired."""
         found = self._read([check_key(key)]).entries
-        return decode(found[0].text) if found else default
+        return self._value(found[0].text) if found else default
 
     def delete(self, key: str) -> None:
         """Delete one key; does nothing if it is absent."""
@@ -106,7 +107,7 @@ class _Accessor:
 
     def items(self) -> ItemsView[str, Any]:
         """Return all keys and values in the order of the keys, as they stood at one moment."""
-        return {stored.key: decode(stored.text) for stored in self._read(None).entries}.items()
+        return {stored.key: self._value(stored.text) for stored in self._read(None).entries}.items()
 
     def get_many(self, keys: Sequence[str]) -> dict[str, Any]:
         """Return the values of those ``keys`` that are there, as they stood at one moment."""
@@ -118,7 +119,7 @@ class _Accessor:
         if not names:
             return {}
         found = {stored.key: stored.text for stored in self._read(names).entries}
-        return {name: decode(found[name]) for name in names if name in found}
+        return {name: self._value(found[name]) for name in names if name in found}
 
     def history(self, key: str, limit: int | None = None) -> list[HistoryEntry]:
         """Return the versions of ``key`` that are kept, newest first."""
@@ -297,7 +298,7 @@ class _Accessor:
 
         def change(now: int, entry: StoredEntry | None) -> Put:
             nonlocal new
-            new = fn(decode(entry.text) if entry else default)
+            new = fn(self._value(entry.text) if entry else default)
             if new is None:
                 raise InvalidValueError(
                     f"the function given to update({key!r}) returned None; return the new value, or delete() the key",
@@ -371,7 +372,7 @@ class _Accessor:
     def _entry(self, stored: StoredEntry) -> Entry:
         return Entry(
             key=stored.key,
-            value=decode(stored.text),
+            value=self._value(stored.text),
             version=stored.version,
             updated_at=to_datetime(stored.updated_at),
             expires_at=optional_datetime(stored.expires_at),
@@ -383,7 +384,7 @@ class _Accessor:
             key=row.key,
             version=row.version,
             action=row.action,
-            value=None if row.text is None else decode(row.text),
+            value=None if row.text is None else self._value(row.text),
             size=row.size,
             sha256=row.sha256,
             written_at=to_datetime(row.written_at),
@@ -392,7 +393,23 @@ class _Accessor:
         )
 
     def _writer_of(self, text: str | None) -> Writer | None:
-        return None if text is None else Writer.from_text(text)
+        try:
+            return None if text is None else Writer.from_text(text)
+        except (ValueError, TypeError, RecursionError) as exc:
+            raise self._corrupted("a writer", text) from exc
+
+    def _value(self, text: str) -> Any:
+        try:
+            return decode(text)
+        except (ValueError, RecursionError) as exc:
+            raise self._corrupted("a value", text) from exc
+
+    def _corrupted(self, what: str, text: str | None) -> StoreCorruptedError:
+        address = self._store.backend.address
+        return StoreCorruptedError(
+            f"the store {address} has {what} of {self._scope} that keepstate did not write: {text!r:.60}",
+            address=address,
+        )
 
 
 class TaskStateStore(_Accessor):

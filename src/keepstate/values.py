@@ -39,7 +39,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _DOT_SEGMENT = re.compile(r"(?:^|/)\.\.?(?:/|$)")
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
-_decoder = json.JSONDecoder()
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
 _INSTEAD = {
     "datetime": "store value.isoformat() and read it back with datetime.fromisoformat()",
@@ -90,7 +96,7 @@ def encode(value: object) -> str:
 
 
 def decode(text: str) -> Any:
-    """Return the value whose JSON text is ``text``."""
+    """Return the value whose JSON text is ``text``. Raises ``ValueError`` for what is none, as NaN is."""
     return _decoder.decode(text)
 
 

@@ -6,13 +6,27 @@ every later reader. So the rules of the accessors hold here too, and for whateve
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import Batch, Begin, Delete, End, Fence, HistoryPolicy, Holder, Put, Session
+from keepstate.backends.base import (
+    Batch,
+    Begin,
+    ChangeNotice,
+    Delete,
+    End,
+    Fence,
+    HistoryPolicy,
+    Holder,
+    Put,
+    Session,
+    StoredEntry,
+    StoredVersion,
+)
 from keepstate.errors import InvalidInputError, InvalidValueError
 from keepstate.scope import RunScope, Writer, check_attempt, check_id
-from keepstate.values import HARD_VALUE_LIMIT, check_key, decode, encode
+from keepstate.values import HARD_VALUE_LIMIT, check_key, encode
 from keepstate.wire.bounds import (
     ENDS,
     KINDS,
@@ -52,7 +66,8 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 def stored_text(text: str) -> str:
     """Return the compact JSON text of the value that ``text`` stands for. Raises ``InvalidValueError`` where it is none."""
     try:
-        value = decode(text)
+        # takes NaN, for `encode` to say where it is
+        value = json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidValueError(f"the text {text!r:.60} is no JSON", path="value") from None
     return encode(value)
@@ -137,7 +152,7 @@ def _end(end: End) -> End:
 def _result(text: str) -> None:
     # unlike a stored value, the result of a task may be null
     try:
-        value = decode(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidValueError(f"the result {text!r:.60} is no JSON", path="result") from None
     if value is not None:
@@ -157,6 +172,31 @@ RULES: dict[Any, Callable[[Any], Any]] = {
     End: _end,
 }
 """By class: returns what is to be taken, or raises the error that says what is wrong."""
+
+
+def _stored(one: StoredEntry) -> StoredEntry:
+    _whole("updated_at", one.updated_at, LAST_INSTANT)
+    _whole("expires_at", one.expires_at, LAST_INSTANT)
+    return one
+
+
+def _logged(one: StoredVersion) -> StoredVersion:
+    _whole("written_at", one.written_at, LAST_INSTANT)
+    _whole("expires_at", one.expires_at, LAST_INSTANT)
+    return one
+
+
+def _noticed(one: ChangeNotice) -> ChangeNotice:
+    _whole("updated_at", one.updated_at, LAST_INSTANT)
+    return one
+
+
+RULES_OF_ANSWERS: dict[Any, Callable[[Any], Any]] = {
+    StoredEntry: _stored,
+    StoredVersion: _logged,
+    ChangeNotice: _noticed,
+}
+"""By class, as ``RULES``: what is asked of answers, whose reader would fail at it later and elsewhere."""
 
 
 def argument_rules(arguments: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from keepstate.errors import UnsupportedError
 from keepstate.wire import codec
 from keepstate.wire.annotations import NAMES, codec_of
 from keepstate.wire.bounds import bounds_of
-from keepstate.wire.rules import RULES, argument_rules
+from keepstate.wire.rules import RULES, RULES_OF_ANSWERS, argument_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +101,7 @@ def encode_answer(verb: str, answer: object) -> Any:
 
 def decode_answer(verb: str, data: object) -> Any:
     """Return what the verb returns. Raises ``InvalidInputError`` for what is no answer to it."""
-    return codec.reading(verb_of(verb).answer, data, codec.Reader(), "answer")
+    return codec.reading(verb_of(verb).answer, data, codec.Reader(rules=RULES_OF_ANSWERS), "answer")
 
 
 def request_schema(verb: str) -> dict[str, Any]:

@@ -107,6 +107,8 @@ class HttpBackend:
         # who reads, and what is kept of what it removes, matters to an attempt that is registered by it
         beside = {} if fence is None else {"fence": fence, "writer": writer, "history": history}
         found: Reading = self._ask("read", scope=scope, keys=keys, limit=limit, offset=offset, **beside)
+        if keys is not None and not {one.key for one in found.entries} <= set(keys):
+            raise self._beside_the_question("read")
         return found
 
     def apply(self, batch: Batch) -> Applied:
@@ -129,6 +131,8 @@ class HttpBackend:
         """See `Backend.history`."""
         del now
         found: list[StoredVersion] = self._ask("history", scope=scope, key=key, limit=limit)
+        if any(one.key != key for one in found):
+            raise self._beside_the_question("history")
         return found
 
     def changes(self, scope: EntryScope, *, after: int, now: int) -> tuple[int, list[ChangeNotice]]:
@@ -337,6 +341,12 @@ class HttpBackend:
                 "one?",
                 address=self.address,
             ) from exc
+
+    def _beside_the_question(self, verb: str) -> BackendError:
+        return BackendError(
+            f"the answer of {self.address} to {verb} is about another key than was asked for; is it a keepstate server?",
+            address=self.address,
+        )
 
     def _exchange(self, verb: str, **arguments: Any) -> Reply:
         return self._channel.ask(verb, encode_request(verb, arguments))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from keepstate.backends.http import forking
 from keepstate.backends.http.connections import Connections, ExchangeError
+from keepstate.backends.http.incoming import AnswerTooLargeError
 from keepstate.backends.patience import Patience
 from keepstate.clock import SECOND
 from keepstate.errors import (
@@ -37,6 +38,7 @@ LARGEST_BODY = 64 * 1024 * 1024
 
 # where the network is slower than zlib's fastest
 _WORTH_COMPRESSING = 16 * 1024
+_MOST_DIGITS = 18
 _MOST_SKEW = 60 * SECOND
 
 _TO_ANSWER = 10.0
@@ -154,6 +156,8 @@ class Channel:
         try:
             return self._connections.post(f"{_PATH}{verb}", body, more, max(min(left, most), _SHORTEST))
         except ExchangeError as exc:
+            if isinstance(exc.__cause__, AnswerTooLargeError):
+                raise BackendError(f"{self.address} gives {exc.__cause__}", address=self.address) from exc
             raise _Trouble(str(exc)) from (exc.__cause__ or exc)
 
     # --------------------------------------------------------------------------------------- understanding
@@ -170,7 +174,7 @@ class Channel:
             )
         data = _json(answer)
         if data is None:
-            raise _Trouble("an answer that was cut short")
+            raise _Trouble("an answer that is no JSON, or was cut short")
         time_there = self._compare_clocks(answer.headers.get("keepstate-time"), before)
         if status == HTTPStatus.OK and isinstance(data, dict) and "answer" in data:
             return Reply(data["answer"], None, time_there, tries)
@@ -221,7 +225,7 @@ class Channel:
 
     def _compare_clocks(self, told: str | None, before: int) -> int | None:
         """Return the server's time, and warn once when this side's clock is far off it: it computes when entries expire."""
-        if told is None or not told.isdecimal():
+        if told is None or not told.isdecimal() or len(told) > _MOST_DIGITS:
             return None
         there, after = int(told), self._now()
         skew = max(there - after, before - there)

@@ -18,7 +18,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from keepstate.backends.http.incoming import read_answer
+from keepstate.backends.http.incoming import LARGEST_ANSWER, AnswerTooLargeError, read_answer
 from keepstate.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -211,9 +211,13 @@ def _unpacked(answer: Answer) -> Answer:
         return answer
     try:
         unpacker = zlib.decompressobj(_GZIP)
-        content = unpacker.decompress(answer.content)
+        # a few bytes may stand for gigabytes: no more is unpacked than is taken
+        content = unpacker.decompress(answer.content, LARGEST_ANSWER + 1)
     except zlib.error as exc:
         raise ExchangeError(f"the answer can't be unpacked: {exc}") from exc
+    if len(content) > LARGEST_ANSWER:
+        large = AnswerTooLargeError()
+        raise ExchangeError(str(large)) from large
     if not unpacker.eof:
         raise ExchangeError("an answer that was cut short")
     return replace(answer, content=content)

@@ -15,6 +15,10 @@ _CHUNK = re.compile(rb"([0-9a-fA-F]{1,16})[ \t]*(;.*)?")
 _LONGEST_LINE = 65_536
 _MOST_HEADERS = 200
 _PIECE = 262_144
+_MOST_DIGITS = 18
+
+LARGEST_ANSWER = 256 * 1024 * 1024
+"""Bytes of an answer, packed or unpacked, that are taken in: sixteen values of the largest size."""
 _WITHOUT_BODY = frozenset({204, 304})
 
 
@@ -31,6 +35,13 @@ class Answer:
     goes_on: bool
 
 
+class AnswerTooLargeError(HTTPException):
+    """An answer of more bytes than are taken in. Asking again would not make it smaller."""
+
+    def __init__(self) -> None:
+        super().__init__(f"an answer of more than {LARGEST_ANSWER:,} bytes; read fewer keys at once")
+
+
 def read_answer(sock: socket.socket) -> Answer:
     """Return the next answer. Raises ``HTTPException`` for one that breaks off or is none, and ``OSError``."""
     incoming = _Incoming(sock)
@@ -44,9 +55,9 @@ def read_answer(sock: socket.socket) -> Answer:
     elif "transfer-encoding" in headers:
         content = _chunks(incoming, headers["transfer-encoding"])
     elif length is not None:
-        if not length.isdecimal():
+        if not length.isdecimal() or len(length) > _MOST_DIGITS:
             raise HTTPException(f"an answer of the length {length!r:.40}")
-        content = incoming.exactly(int(length))
+        content = incoming.exactly(int(length), LARGEST_ANSWER)
     else:
         content, ends = incoming.rest(), False
     # what comes unasked after an answer is no answer to anything
@@ -71,13 +82,15 @@ def _chunks(incoming: _Incoming, coding: str) -> bytes:
     if coding.lower() != "chunked":
         raise HTTPException(f"an answer in the coding {coding!r:.40}")
     found = []
+    left = LARGEST_ANSWER
     while True:
         size = _CHUNK.fullmatch(incoming.line())
         if size is None:
             raise HTTPException("an answer whose pieces have no size")
         if not int(size[1], 16):
             break
-        found.append(incoming.exactly(int(size[1], 16)))
+        found.append(incoming.exactly(int(size[1], 16), left))
+        left -= len(found[-1])
         if incoming.line():
             raise HTTPException("an answer whose pieces are longer than they say")
     while incoming.line():
@@ -110,8 +123,10 @@ class _Incoming:
         self._at = end + 1
         return line.removesuffix(b"\r")
 
-    def exactly(self, size: int) -> bytes:
-        """Return as many bytes."""
+    def exactly(self, size: int, most: int) -> bytes:
+        """Return as many bytes, which may be ``most``."""
+        if size > most:
+            raise AnswerTooLargeError
         found = [self._data[self._at : self._at + size]]
         self._at += len(found[0])
         missing = size - len(found[0])
@@ -123,8 +138,12 @@ class _Incoming:
     def rest(self) -> bytes:
         """Return all that comes until the other side is done."""
         found = [self._data[self._at :]]
+        left = LARGEST_ANSWER - len(found[0])
         while piece := self._receive(_PIECE):
             found.append(piece)
+            left -= len(piece)
+            if left < 0:
+                raise AnswerTooLargeError
         return b"".join(found)
 
     def _some(self, most: int) -> bytes:

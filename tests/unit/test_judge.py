@@ -8,9 +8,12 @@ from typing import NamedTuple
 import pytest
 
 from keepstate.backends.base import Fence, Standing, Verdict, is_newer, judge, outlived
+from keepstate.clock import DAY
 from keepstate.testing.contract.ground import attempt_id
 
 OLD, CURRENT, NEW = (attempt_id(order) for order in (1, 5, 9))
+NOW = 0x019000000000 * 1000
+"""When these ids were made, in microseconds."""
 CURRENT_VERDICT, NEWER, REMADE, STALE = (
     Verdict.CURRENT,
     Verdict.NEWER,
@@ -68,7 +71,7 @@ AT_TRY_2 = [
 def test_an_attempt_is_judged_by_number_id_and_memory(case: Case, registered_in: int | None) -> None:
     """And it makes no difference whether it says that it registered in this incarnation."""
     fence = Fence(case.try_number, case.attempt_id, incarnation=registered_in)
-    assert judge(Standing(2, CURRENT, 3), fence, lambda: case.known_in) is case.verdict
+    assert judge(Standing(2, CURRENT, 3), fence, lambda: case.known_in, NOW) is case.verdict
 
 
 def test_the_table_is_complete() -> None:
@@ -92,7 +95,7 @@ def test_who_registered_in_another_incarnation_is_stale(
 ) -> None:
     """Whatever its number and id, and whatever the scope stands at."""
     fence = Fence(number, one, incarnation=registered_in)
-    assert judge(standing, fence, lambda: None) is STALE
+    assert judge(standing, fence, lambda: None, NOW) is STALE
     assert outlived(standing, fence, None)
 
 
@@ -100,7 +103,7 @@ def test_who_registered_in_another_incarnation_is_stale(
 @pytest.mark.parametrize("one", [None, OLD, "x"])
 def test_the_first_attempt_begins(one: str | None, number: int) -> None:
     """Where none has been, any may."""
-    assert judge(Standing(None, None, 1), Fence(number, one), lambda: None) is NEWER
+    assert judge(Standing(None, None, 1), Fence(number, one), lambda: None, NOW) is NEWER
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,7 @@ def test_after_a_person_wrote_to_a_deleted_run_older_ids_are_stale(
 ) -> None:
     """The scope stands at no try, and still knows the last id of before."""
     standing = Standing(None, CURRENT, 3)
-    assert judge(standing, Fence(number, one), lambda: None) is verdict
+    assert judge(standing, Fence(number, one), lambda: None, NOW) is verdict
     if verdict is STALE:
         assert outlived(standing, Fence(number, one), None)
 
@@ -126,8 +129,8 @@ def test_after_a_person_wrote_to_a_deleted_run_older_ids_are_stale(
 def test_after_a_deletion_what_ran_before_is_stale(one: str | None, verdict: Verdict, number: int) -> None:
     """What can't be told from a run made again is taken for one; who registered before is known by that."""
     standing = Standing(2, CURRENT, 3, deleted=True)
-    assert judge(standing, Fence(number, one), lambda: None) is verdict
-    assert judge(standing, Fence(number, one, incarnation=3), lambda: None) is STALE
+    assert judge(standing, Fence(number, one), lambda: None, NOW) is verdict
+    assert judge(standing, Fence(number, one, incarnation=3), lambda: None, NOW) is STALE
     assert outlived(standing, Fence(number, one), None)
 
 
@@ -137,9 +140,9 @@ def test_where_the_current_attempt_has_no_id_numbers_decide(one: str | None, num
     """An id on one side alone tells nothing; but one that is known from an earlier incarnation does."""
     standing = Standing(2, None, 3)
     expected = {1: STALE, 2: CURRENT_VERDICT, 3: NEWER}[number]
-    assert judge(standing, Fence(number, one), lambda: None) is expected
+    assert judge(standing, Fence(number, one), lambda: None, NOW) is expected
     if one is not None and number != 2:
-        assert judge(standing, Fence(number, one), lambda: 2) is STALE
+        assert judge(standing, Fence(number, one), lambda: 2, NOW) is STALE
 
 
 def test_the_memory_is_asked_only_when_it_matters() -> None:
@@ -148,9 +151,9 @@ def test_the_memory_is_asked_only_when_it_matters() -> None:
     def ask() -> int | None:
         raise AssertionError("asked")
 
-    assert judge(Standing(2, CURRENT, 3), Fence(2, CURRENT), ask) is CURRENT_VERDICT
-    assert judge(Standing(2, None, 3), Fence(3), ask) is NEWER
-    assert judge(Standing(2, CURRENT, 3), Fence(1), ask) is STALE
+    assert judge(Standing(2, CURRENT, 3), Fence(2, CURRENT), ask, NOW) is CURRENT_VERDICT
+    assert judge(Standing(2, None, 3), Fence(3), ask, NOW) is NEWER
+    assert judge(Standing(2, CURRENT, 3), Fence(1), ask, NOW) is STALE
 
 
 @pytest.mark.parametrize(
@@ -162,6 +165,26 @@ def test_a_stale_attempt_of_this_incarnation_may_read(
 ) -> None:
     """One of an earlier incarnation may not; an unknown one on the current try is taken for such."""
     assert outlived(Standing(2, CURRENT, 3), Fence(try_number, OLD), known_in) is over
+
+
+def made(days: float) -> str:
+    """Return an id that says to be made so many days after ``NOW``."""
+    digits = f"{(NOW + int(days * DAY)) // 1000:012x}"
+    return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"
+
+
+@pytest.mark.parametrize(("days", "verdict"), [(0.1, REMADE), (0.9, REMADE), (1.1, STALE), (40_000, STALE)])
+def test_an_id_from_the_future_is_not_taken_for_time_ordered(days: float, verdict: Verdict) -> None:
+    """Clocks differ a little; one that is off by more than a day must not make all that comes later look old."""
+    assert judge(Standing(2, CURRENT, 3), Fence(1, made(days)), lambda: None, NOW) is verdict
+
+
+@pytest.mark.parametrize("standing", [Standing(1, made(400), 3), Standing(1, made(400), 3, deleted=True)])
+def test_what_follows_an_id_from_the_future_is_not_stale(standing: Standing) -> None:
+    """However it came to be the current one."""
+    verdict = judge(standing, Fence(1, made(0.5)), lambda: None, NOW)
+    assert verdict is (REMADE if standing.deleted else NEWER)
+    assert judge(standing, Fence(2, made(0.5)), lambda: None, NOW) in {REMADE, NEWER}
 
 
 def test_ids_are_ordered_where_both_are_uuid7() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from keepstate.clock import DAY
 from keepstate.errors import InvalidIdError, ScopeNotFoundError, StaleAttemptError, VersionConflictError
 from keepstate.scope import (
     AssetInfo,
@@ -334,22 +335,23 @@ class Verdict(Enum):
 
 
 def judge(  # noqa: PLR0911 - one line per rule
-    standing: Standing, fence: Fence, known_in: Callable[[], int | None]
+    standing: Standing, fence: Fence, known_in: Callable[[], int | None], now: int
 ) -> Verdict:
     """Decide what ``fence`` is to ``standing``. The one place where attempts are compared.
 
     ``known_in`` returns the incarnation in which exactly this attempt registered before, or ``None``; it is asked only
     when the answer matters. Rules: a higher try wins, a lower one is stale. An attempt id that is unknown, time-ordered
-    (UUIDv7) and newer than the current one, on try 1, is a run made again.
+    (UUIDv7) and newer than the current one, on try 1, is a run made again. An id that says to be from more than a day after
+    ``now`` is not taken for time-ordered: all that is made until then would be older.
     """
     if fence.incarnation is not None and fence.incarnation != standing.incarnation:
         return Verdict.STALE
     if standing.deleted:
         registered = fence.incarnation is not None
-        old = registered or _ran_before(standing, fence) or known_in() is not None
+        old = registered or _ran_before(standing, fence, now) or known_in() is not None
         return Verdict.STALE if old else Verdict.NEW_INCARNATION
     if standing.try_number is None:
-        old = _ran_before(standing, fence) or known_in() is not None
+        old = _ran_before(standing, fence, now) or known_in() is not None
         return Verdict.STALE if old else Verdict.NEWER
     same_try = fence.try_number == standing.try_number
     if same_try and (
@@ -360,7 +362,7 @@ def judge(  # noqa: PLR0911 - one line per rule
         known = known_in()
         if known is not None and (known < standing.incarnation or same_try):
             return Verdict.STALE
-        newer = is_newer(fence.attempt_id, standing.attempt_id)
+        newer = is_newer(fence.attempt_id, standing.attempt_id, now)
         if fence.try_number == 1 and newer and known is None:
             return Verdict.NEW_INCARNATION
         if same_try:
@@ -369,11 +371,11 @@ def judge(  # noqa: PLR0911 - one line per rule
     return Verdict.NEWER if fence.try_number > standing.try_number else Verdict.STALE
 
 
-def _ran_before(standing: Standing, fence: Fence) -> bool:
+def _ran_before(standing: Standing, fence: Fence, now: int) -> bool:
     """After a deletion all that ran before is stale; what can't be told from a new run is taken for one."""
     if fence.attempt_id is not None and fence.attempt_id == standing.attempt_id:
         return True
-    return is_newer(fence.attempt_id, standing.attempt_id) is False
+    return is_newer(fence.attempt_id, standing.attempt_id, now) is False
 
 
 def outlived(standing: Standing, fence: Fence, known: int | None) -> bool:
@@ -387,12 +389,20 @@ def outlived(standing: Standing, fence: Fence, known: int | None) -> bool:
     return fence.try_number == standing.try_number
 
 
-def is_newer(one: str | None, other: str | None) -> bool | None:
-    """Whether time-ordered id ``one`` was made after ``other``; ``None`` when either is no UUIDv7 (RFC 9562, 5.7)."""
+def is_newer(one: str | None, other: str | None, now: int | None = None) -> bool | None:
+    """Whether time-ordered id ``one`` was made after ``other``; ``None`` when either is no UUIDv7 (RFC 9562, 5.7).
+
+    Nor is there an answer where one of them says that it was made more than a day after ``now``.
+    """
     a, b = _uuid7(one), _uuid7(other)
-    if a is None or b is None:
+    if a is None or b is None or (now is not None and _made_at(max(a, b)) > now + DAY):
         return None
     return a > b
+
+
+def _made_at(uuid7: str) -> int:
+    """Return when an id says that it was made: it begins with 48 bits of milliseconds."""
+    return int(uuid7[:12], 16) * 1000
 
 
 _UUID_DIGITS = 32
@@ -439,6 +449,15 @@ def stale(scope: Scope, fence: Fence, standing: Standing) -> StaleAttemptError:
         reason = f"attempt {standing.try_number} has begun since"
     return StaleAttemptError(
         f"attempt {fence.try_number} of {scope} may not go on: {reason}; let this process end",
+        try_number=fence.try_number,
+        current_try_number=standing.try_number,
+    )
+
+
+def ended(scope: Scope, fence: Fence, state: str, standing: Standing) -> StaleAttemptError:
+    """Make the error that tells an attempt that its first end stands, as somebody may have acted upon it."""
+    return StaleAttemptError(
+        f"attempt {fence.try_number} of {scope} has ended as {state!r} already, and that stands; let this process end",
         try_number=fence.try_number,
         current_try_number=standing.try_number,
     )

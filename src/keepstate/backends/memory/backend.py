@@ -20,6 +20,7 @@ from keepstate.backends.base import (
     Outcome,
     Reading,
     Verdict,
+    ended,
     unknown,
     which_asset,
 )
@@ -36,6 +37,7 @@ from keepstate.scope import (
     RunScope,
     TaskInstanceInfo,
     TaskScope,
+    check_attempt,
 )
 
 if TYPE_CHECKING:
@@ -100,7 +102,7 @@ class MemoryBackend:
             total = None if limit is None else len(entries)
             if limit is not None:
                 entries = entries[offset : offset + limit]
-            has_a_say = fence is None or found.judge(fence) is Verdict.CURRENT
+            has_a_say = fence is None or found.judge(fence, now) is Verdict.CURRENT
             incarnation = found.standing.incarnation if has_a_say else None
             return Reading(found.version, incarnation, tuple(entries), total, reset)
 
@@ -195,6 +197,7 @@ class MemoryBackend:
                 record.refuse_while_held(request)
             lost = tuple(record.running())
             number = request.try_number if request.try_number is not None else (standing.try_number or 0) + 1
+            check_attempt(number)
             fence = Fence(number, request.attempt_id, request.item)
             record.admit(fence, request.now, request.history, request.holder)
             return Begun(number, record.standing.incarnation, lost, record.reset)
@@ -202,7 +205,7 @@ class MemoryBackend:
     def beat(self, scope: HeldScope, fence: Fence, *, now: int) -> None:
         """See `Backend.beat`."""
         with self._changing(scope, now) as record:
-            record.require_current(fence)
+            record.require_current(fence, now)
             attempt = record.current
             if attempt is not None and attempt.state == "running":
                 record.current = replace(attempt, beat_at=now)
@@ -210,8 +213,11 @@ class MemoryBackend:
     def end(self, request: End) -> None:
         """See `Backend.end`."""
         with self._changing(request.scope, request.now) as record:
-            record.require_current(request.fence)
-            if record.current is not None and record.current.state == request.state:
+            record.require_current(request.fence, request.now)
+            current = record.current
+            if current is not None and current.state != "running":
+                if current.state != request.state:
+                    raise ended(request.scope, request.fence, current.state, record.standing)
                 # sent again; what was stored since must not be cleared
                 return
             if record.current is not None:

@@ -226,9 +226,9 @@ class Record:
 
     # ------------------------------------------------------------------------------------------ attempts
 
-    def judge(self, fence: Fence) -> Verdict:
+    def judge(self, fence: Fence, now: int) -> Verdict:
         """Decide what an attempt is to the one that the scope stands at."""
-        return judge(self.standing, fence, lambda: self._known_in(fence))
+        return judge(self.standing, fence, lambda: self._known_in(fence), now)
 
     def admit(
         self, fence: Fence | None, now: int, history: HistoryPolicy, holder: Holder | None = None
@@ -240,7 +240,7 @@ class Record:
                 self.standing = Standing(None, standing.attempt_id, standing.incarnation + 1)
                 self.state, self.created_at, self.updated_at = None, now, now
             return
-        verdict = self.judge(fence)
+        verdict = self.judge(fence, now)
         if verdict is Verdict.STALE:
             raise stale(self.scope, fence, standing)
         if verdict is Verdict.CURRENT and holder is None:
@@ -262,14 +262,14 @@ class Record:
 
     def admit_reader(self, fence: Fence, now: int, history: HistoryPolicy) -> None:
         """Let an attempt read: a superseded one too, unless the entries of its incarnation are gone."""
-        if self.judge(fence) is not Verdict.STALE:
+        if self.judge(fence, now) is not Verdict.STALE:
             self.admit(fence, now, history)
         elif outlived(self.standing, fence, self._known_in(fence)):
             raise stale(self.scope, fence, self.standing)
 
-    def require_current(self, fence: Fence) -> None:
+    def require_current(self, fence: Fence, now: int) -> None:
         """Raise unless this is the current attempt."""
-        if self.judge(fence) is not Verdict.CURRENT:
+        if self.judge(fence, now) is not Verdict.CURRENT:
             raise stale(self.scope, fence, self.standing)
 
     def refuse_latecomer(self, request: Begin) -> None:

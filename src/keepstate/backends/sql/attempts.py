@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import Begin, Begun, End, Fence, HeldScope, Verdict, stale
+from keepstate.backends.base import Begin, Begun, End, Fence, HeldScope, Verdict, ended, stale
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.scopes import ScopeRow, admit, bury_all, open_scope, verdict_on
 from keepstate.clock import optional_datetime, to_datetime
 from keepstate.errors import AlreadyRunningError
-from keepstate.scope import Attempt
+from keepstate.scope import Attempt, check_attempt
 
 if TYPE_CHECKING:
     from keepstate.backends.sql.database import Row, Transaction
@@ -32,6 +32,7 @@ def begin(tx: Transaction, dialect: Dialect, request: Begin) -> Begun:
         _refuse_while_held(tx, row, request)
     lost = tuple(found[0] for found in tx.all(sql.RUNNING_ATTEMPTS, {"id": row.id}))
     number = request.try_number if request.try_number is not None else (row.try_number or 0) + 1
+    check_attempt(number)
     fence = Fence(number, request.attempt_id, request.item)
     admit(tx, request.scope, row, fence, now=request.now, history=request.history, holder=request.holder)
     return Begun(number, row.incarnation, lost, reset=row.reset)
@@ -79,7 +80,9 @@ def end(tx: Transaction, dialect: Dialect, request: End) -> None:
     """Record the end of the current attempt."""
     row = _current_row(tx, dialect, request.scope, request.fence, request.now)
     found = tx.one(sql.FIND_ATTEMPT, _key(row))
-    if found is not None and found[0] == request.state:
+    if found is not None and found[0] != "running":
+        if found[0] != request.state:
+            raise ended(request.scope, request.fence, found[0], row.standing)
         # sent again; what was stored since must not be cleared
         return
     tx.run(
@@ -100,7 +103,7 @@ def end(tx: Transaction, dialect: Dialect, request: End) -> None:
 
 def _current_row(tx: Transaction, dialect: Dialect, scope: HeldScope, fence: Fence, now: int) -> ScopeRow:
     row = open_scope(tx, dialect, scope, now)
-    if verdict_on(tx, row, fence) is not Verdict.CURRENT:
+    if verdict_on(tx, row, fence, now) is not Verdict.CURRENT:
         raise stale(scope, fence, row.standing)
     return row
 

@@ -129,7 +129,7 @@ def admit(
             row.incarnation += 1
             row.deleted, row.try_number, row.item, row.state = False, None, None, None
         return
-    verdict = verdict_on(tx, row, fence)
+    verdict = verdict_on(tx, row, fence, now)
     if verdict is Verdict.STALE:
         raise stale(scope, fence, row.standing)
     if verdict is Verdict.CURRENT and holder is None:
@@ -147,9 +147,9 @@ def admit(
     _seat(tx, row, fence, now, holder)
 
 
-def verdict_on(tx: Transaction, row: ScopeRow, fence: Fence) -> Verdict:
+def verdict_on(tx: Transaction, row: ScopeRow, fence: Fence, now: int) -> Verdict:
     """Ask `judge`, with the attempt table as its memory."""
-    return judge(row.standing, fence, lambda: known_in(tx, row, fence))
+    return judge(row.standing, fence, lambda: known_in(tx, row, fence), now)
 
 
 def known_in(tx: Transaction, row: ScopeRow, fence: Fence) -> int | None:
@@ -166,7 +166,7 @@ def admit_reader(
     tx: Transaction, scope: EntryScope, row: ScopeRow, fence: Fence, *, now: int, history: HistoryPolicy
 ) -> None:
     """Register an attempt that reads, if it is the newest; refuse it only if its incarnation is over."""
-    if verdict_on(tx, row, fence) is not Verdict.STALE:
+    if verdict_on(tx, row, fence, now) is not Verdict.STALE:
         admit(tx, scope, row, fence, now=now, history=history)
     elif outlived(row.standing, fence, known_in(tx, row, fence)):
         raise stale(scope, fence, row.standing)

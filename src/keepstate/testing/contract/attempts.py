@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from keepstate.backends.base import Begin, Begun, End, Fence, Holder, Outcome
-from keepstate.errors import AlreadyRunningError, StaleAttemptError
+from keepstate.errors import AlreadyRunningError, InvalidIdError, StaleAttemptError
 from keepstate.scope import RunScope, TaskScope, Writer
 from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt, attempt_id, contents
 
@@ -167,6 +167,34 @@ class Attempts(Ground):
             _end(store, clock, scope, 1, "failed", reason="exit code 3")
         (one,) = store.backend.attempts(scope)
         assert (one.state, one.reason, one.ended_at) == ("failed", "exit code 3", clock.now)
+
+    @pytest.mark.parametrize(("first", "second"), [("success", "failed"), ("failed", "success")])
+    def test_the_first_end_stands(
+        self, store: StateStore, clock: ManualClock, scope: HeldScope, first: str, second: str
+    ) -> None:
+        """Somebody may have acted upon it: another one is refused, and changes nothing."""
+        _begin(store, clock, scope, 1)
+        _end(store, clock, scope, 1, first, result="1", arguments="a")
+        before = store.backend.attempts(scope), store.backend.outcome(scope)
+        clock.advance(SECOND)
+        with pytest.raises(StaleAttemptError, match=f"ended as {first!r}"):
+            _end(store, clock, scope, 1, second, result="2", clear=isinstance(scope, TaskScope))
+        assert (store.backend.attempts(scope), store.backend.outcome(scope)) == before
+        _end(store, clock, scope, 1, first, result="1", arguments="a")
+        assert (store.backend.attempts(scope), store.backend.outcome(scope)) == before
+
+    def test_numbers_of_attempts_end_somewhere(
+        self, store: StateStore, clock: ManualClock, scope: HeldScope
+    ) -> None:
+        """What no backend could store is refused by each, and the last one goes on."""
+        most = 2**31 - 1
+        with pytest.raises(InvalidIdError):
+            _begin(store, clock, scope, 1, try_number=most + 1)
+        _begin(store, clock, scope, 1, try_number=most)
+        _end(store, clock, scope, 1, "failed", number=most)
+        with pytest.raises(InvalidIdError):
+            _begin(store, clock, scope, 2)
+        assert [(one.try_number, one.state) for one in store.backend.attempts(scope)] == [(most, "failed")]
 
     def test_an_attempt_that_ended_refuses_nobody(
         self, store: StateStore, clock: ManualClock, scope: HeldScope

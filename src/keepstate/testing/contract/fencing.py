@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from keepstate.accessors import TaskStateStore
     from keepstate.store import StateStore
+    from keepstate.testing import ManualClock
 
 ITEMS = ["a", "b"]
 DONE = {"position": 2, "total": 2, "done": True}
@@ -526,6 +527,25 @@ class Fencing(Ground):
         mapped[2].set("n", 2)
         with pytest.raises(StaleAttemptError):
             mapped[1].set("n", 1)
+
+    @pytest.mark.parametrize("years", [1, 8000])
+    def test_an_id_from_the_future_makes_no_later_one_stale(
+        self, store: StateStore, clock: ManualClock, years: int
+    ) -> None:
+        """A clock that was wrong once begins no run made again, and does not lock out what comes after it."""
+        milliseconds = clock() // 1000 + years * 365 * 86_400_000
+        digits = f"{milliseconds:012x}"
+        attempt(store, 1, 1).set("n", 1)
+        wrong = store.task(
+            DAG, RUN, TASK, try_number=2, attempt_id=f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"
+        )
+        assert wrong.get("n") == 1
+        attempt(store, 2, 2).set("n", 2)
+        assert contents(store) == {"n": 2}
+        remade = attempt(store, 1, 3)
+        assert remade.get("n") is None
+        remade.set("n", 3)
+        assert contents(store) == {"n": 3}
 
     def test_incarnations_follow_each_other(self, store: StateStore) -> None:
         """A run made again and again: each starts empty, each knows its own attempts, and all before are stale."""

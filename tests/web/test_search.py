@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 from playwright.sync_api import expect
@@ -73,3 +73,31 @@ def test_nothing_is_found_beyond_the_pattern(served: Served, story: Story) -> No
         assert "fine_tune" in client.get("/search", params={"q": "tun"}).text.replace("<mark>", "").replace(
             "</mark>", ""
         )
+
+
+def test_a_search_reads_no_value(served: Served, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large they are; and of however many dags there are, it asks a bounded number for an old run."""
+    for number in range(6):
+        story.store.task(f"many_{number}", "r", "t").set("large", "x" * 1_000_000)
+    story.store.asset("large").set("large_too", "x" * 1_000_000)
+    backend = story.store.backend
+    read, run, asked = type(backend).read, type(backend).run, []
+
+    def reading(*args: Any, **more: Any) -> Any:
+        found = read(backend, *args, **more)
+        asked.extend(entry.text for entry in found.entries)
+        return found
+
+    def running(scope: Any) -> Any:
+        runs.append(scope)
+        return run(backend, scope)
+
+    runs: list[Any] = []
+    monkeypatch.setattr(backend, "read", reading)
+    monkeypatch.setattr(backend, "run", running)
+    monkeypatch.setattr(search, "DAGS_ASKED", 4)
+    with httpx.Client(base_url=served.url, headers=served.headers("viewer")) as client:
+        assert "/history?key=large_too" in client.get("/search", params={"q": "large_t"}).text
+    assert asked
+    assert set(asked) == {""}
+    assert len(runs) == 4

@@ -9,6 +9,7 @@ Times are microseconds since 1970 in UTC and are handed in by the caller. Values
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -405,12 +406,12 @@ def _made_at(uuid7: str) -> int:
     return int(uuid7[:12], 16) * 1000
 
 
-_UUID_DIGITS = 32
+_UUID7 = re.compile(r"[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}", re.ASCII)
 
 
 def _uuid7(text: str | None) -> str | None:
     digits = (text or "").replace("-", "").lower()
-    return digits if len(digits) == _UUID_DIGITS and digits[12] == "7" and digits[16] in "89ab" else None
+    return digits if _UUID7.fullmatch(digits) else None
 
 
 # ------------------------------------------------------------------------------------------------- assets
@@ -504,11 +505,13 @@ class Backend(Protocol):
         history: HistoryPolicy | None = None,
         limit: int | None = None,
         offset: int = 0,
+        texts: bool = True,
     ) -> Reading:
         """Return the live entries under ``keys`` (``None``: all, ordered by key, ``limit`` from ``offset``).
 
         An unregistered ``fence`` is registered first if it is the newest; a superseded one is served, unless it belongs
         to an earlier incarnation: ``StaleAttemptError``. With ``limit``, ``Reading.total`` counts all live entries.
+        Without ``texts``, those of the entries are empty, and no value is read.
         """
         ...
 

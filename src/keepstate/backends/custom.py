@@ -160,6 +160,7 @@ class CustomBackend:
         history: HistoryPolicy | None = None,
         limit: int | None = None,
         offset: int = 0,
+        texts: bool = True,
     ) -> Reading:
         """Return one entry; the class can't list, nor read several at one moment."""
         del fence, writer, history, limit, offset
@@ -168,7 +169,7 @@ class CustomBackend:
         text = self._inner.get(self._scope(scope), keys[0])
         if text is None:
             return Reading(0, None)
-        return Reading(0, None, (StoredEntry(keys[0], text, 0, now, None),))
+        return Reading(0, None, (StoredEntry(keys[0], text if texts else "", 0, now, None),))
 
     def apply(self, batch: Batch) -> Applied:
         """Put or delete one key."""

@@ -1,7 +1,7 @@
 """One search over dags, runs, tasks, keys and assets.
 
-What it looks at is bounded, so that no search keeps the store busy: all dags and assets, a run of that very id however old,
-the newest runs, and the tasks and keys of the newest of these.
+What it looks at is bounded, so that no search keeps the store busy: all dags, a thousand assets, a run of that very id
+however old in five hundred dags, the newest runs, and the tasks and the names of the keys of the newest of these. No value is read.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 RUNS, RUNS_LOOKED_INTO, PLACES, KEYS = 1000, 40, 200, 500
 """How many of the newest runs are looked at, of how many the tasks, of how many of these the keys, and how many keys of each."""
+
+DAGS_ASKED = 500
+"""How many dags are asked for an older run of that very id."""
 
 MOST = 20
 """How many are shown of each kind."""
@@ -125,7 +128,7 @@ def _exact_runs(
     asked: Asked, text: str, dag_ids: list[str], newest: set[tuple[str, str]]
 ) -> Iterator[tuple[str, str]]:
     try:
-        scopes = [RunScope(dag_id, text) for dag_id in dag_ids if (dag_id, text) not in newest]
+        scopes = [RunScope(dag_id, text) for dag_id in dag_ids[:DAGS_ASKED] if (dag_id, text) not in newest]
     except InvalidIdError:
         return
     for scope in scopes:
@@ -152,10 +155,12 @@ def _keys(asked: Asked, text: str, instances: list[TaskInstanceInfo]) -> Iterato
     places: list[tuple[EntryScope, str]] = [
         (scope, asked.addresses.task_instance(scope)) for scope in holding
     ]
-    places += [(AssetScope(name), asked.addresses.asset(number)) for name, _, number in _asset_names(asked)]
+    places += [
+        (AssetScope(name), asked.addresses.asset(number)) for name, _, number in _asset_names(asked)[:PLACES]
+    ]
     now = asked.store.clock()
     for scope, base in places:
-        for entry in asked.backend.read(scope, None, now=now, limit=KEYS).entries:
+        for entry in asked.backend.read(scope, None, now=now, limit=KEYS, texts=False).entries:
             where = str(scope) if isinstance(scope, TaskScope) else f"asset {scope.name}"
             yield from _matching(
                 entry.key,

@@ -101,11 +101,17 @@ class HttpBackend:
         history: HistoryPolicy | None = None,
         limit: int | None = None,
         offset: int = 0,
+        texts: bool = True,
     ) -> Reading:
         """See `Backend.read`."""
         del now
         # who reads, and what is kept of what it removes, matters to an attempt that is registered by it
-        beside = {} if fence is None else {"fence": fence, "writer": writer, "history": history}
+        beside: dict[str, Any] = (
+            {} if fence is None else {"fence": fence, "writer": writer, "history": history}
+        )
+        if not texts:
+            # an older server does not know it, and need not where it is not asked for
+            beside["texts"] = False
         found: Reading = self._ask("read", scope=scope, keys=keys, limit=limit, offset=offset, **beside)
         if keys is not None and not {one.key for one in found.entries} <= set(keys):
             raise self._beside_the_question("read")

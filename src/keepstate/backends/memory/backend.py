@@ -87,6 +87,7 @@ class MemoryBackend:
         history: HistoryPolicy | None = None,
         limit: int | None = None,
         offset: int = 0,
+        texts: bool = True,
     ) -> Reading:
         """See `Backend.read`."""
         with self._lock:
@@ -102,6 +103,8 @@ class MemoryBackend:
             total = None if limit is None else len(entries)
             if limit is not None:
                 entries = entries[offset : offset + limit]
+            if not texts:
+                entries = [replace(one, text="") for one in entries]
             has_a_say = fence is None or found.judge(fence, now) is Verdict.CURRENT
             incarnation = found.standing.incarnation if has_a_say else None
             return Reading(found.version, incarnation, tuple(entries), total, reset)

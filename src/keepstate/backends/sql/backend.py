@@ -114,13 +114,14 @@ class SqlBackend:
         history: HistoryPolicy | None = None,
         limit: int | None = None,
         offset: int = 0,
+        texts: bool = True,
     ) -> Reading:
         """See `Backend.read`."""
         where = self._where(scope)
         if where is None:
             # an asset that nobody has written to
             return Reading(0, None, (), 0 if limit is not None else None)
-        rows = self._entries(where, keys, now, limit, offset)
+        rows = self._entries(where, keys, now, limit, offset, texts=texts)
         reset = False
         if fence is not None and not _registered(rows, fence):
 
@@ -130,7 +131,7 @@ class SqlBackend:
                 return row.reset
 
             reset = self._write(register)
-            rows = self._entries(where, keys, now, limit, offset)
+            rows = self._entries(where, keys, now, limit, offset, texts=texts)
         if not rows or rows[0][6]:
             return Reading(0, None, (), 0 if limit is not None else None)
         first = rows[0]
@@ -145,16 +146,25 @@ class SqlBackend:
         return Reading(first[1], first[2] if has_a_say else None, tuple(found), total, reset)
 
     def _entries(
-        self, where: _Where, keys: Sequence[str] | None, now: int, limit: int | None, offset: int
+        self,
+        where: _Where,
+        keys: Sequence[str] | None,
+        now: int,
+        limit: int | None,
+        offset: int,
+        *,
+        texts: bool,
     ) -> list[Row]:
         """Return the rows of entries, each beginning with how the scope stands; at least one where it is there."""
         if keys is not None and len(keys) == 1:
-            return self._ask(sql.READ_ONE, where, now=now, key=keys[0])
+            one = sql.READ_ONE if texts else sql.READ_ONE_KEY
+            return self._ask(one, where, now=now, key=keys[0])
         if keys is None and limit is not None:
-            page = self._ask(sql.READ_PAGE, where, now=now, limit=limit, offset=offset)
+            some = sql.READ_PAGE if texts else sql.READ_PAGE_OF_KEYS
+            page = self._ask(some, where, now=now, limit=limit, offset=offset)
             # beyond the last entry there is no row
             return page or [(*row, *_NO_ENTRY) for row in self._ask(sql.STANDING, where)]
-        return self._ask(sql.READ_ALL, where, now=now)
+        return self._ask(sql.READ_ALL if texts else sql.READ_ALL_KEYS, where, now=now)
 
     def apply(self, batch: Batch) -> Applied:
         """See `Backend.apply`."""

@@ -103,6 +103,12 @@ ORDER BY e.entry_key
 
 READ_PAGE = READ_ALL + " LIMIT :limit OFFSET :offset"
 
+# whether there is a value can be told without reading it
+_KEY_COLUMNS = ENTRY_COLUMNS.replace("e.value", "CASE WHEN e.value IS NOT NULL THEN '' END")
+READ_ONE_KEY = READ_ONE.replace(ENTRY_COLUMNS, _KEY_COLUMNS)
+READ_ALL_KEYS = READ_ALL.replace(ENTRY_COLUMNS, _KEY_COLUMNS)
+READ_PAGE_OF_KEYS = READ_PAGE.replace(ENTRY_COLUMNS, _KEY_COLUMNS)
+
 # where a page lies beyond the last entry, this still tells how many there are, and how the scope stands
 COUNT_LIVE = f"""
 SELECT {_STANDING}, (SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = s.id AND {_LIVE})

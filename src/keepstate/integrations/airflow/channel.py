@@ -82,11 +82,14 @@ class SupervisorBackend:
         history: HistoryPolicy | None = None,
         limit: int | None = None,
         offset: int = 0,
+        texts: bool = True,
     ) -> Reading:
         """See `Backend.read`."""
         # the server knows who writes, what it keeps, and what time it is
         del now, writer, history
-        found: Reading = self._ask("read", scope=scope, keys=keys, fence=fence, limit=limit, offset=offset)
+        found: Reading = self._ask(
+            "read", scope=scope, keys=keys, fence=fence, limit=limit, offset=offset, texts=texts
+        )
         return found
 
     def apply(self, batch: Batch) -> Applied:

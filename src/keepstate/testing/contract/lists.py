@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -104,6 +105,23 @@ class Lists(Ground):
         assert page(10, 1) == (["k2", "k3", "k4"], 4)
         absent = store.backend.read(TaskScope("no", "such", "task"), None, now=clock(), limit=2)
         assert (absent.version, absent.entries, absent.total) == (0, (), 0)
+
+    def test_keys_are_read_without_their_values(self, store: StateStore, clock: ManualClock) -> None:
+        """One, several, all, or a page of them: with all that stands beside the values, and of these nothing."""
+        tss = attempt(store, 1)
+        tss.set_many({f"k{number}": "x" * number for number in range(5)})
+        tss.set("gone", 1, retention=HOUR)
+        tss.delete("k1")
+        clock.advance(HOUR)
+        for keys in (None, ["k0"], ["k1"], ["k2", "absent", "k4"], ["gone"]):
+            for limit, offset in ((None, 0), (2, 1)) if keys is None else ((None, 0),):
+                whole = store.backend.read(SCOPE, keys, now=clock(), limit=limit, offset=offset)
+                bare = store.backend.read(SCOPE, keys, now=clock(), limit=limit, offset=offset, texts=False)
+                assert bare == replace(
+                    whole, entries=tuple(replace(entry, text="") for entry in whole.entries)
+                )
+        absent = store.backend.read(TaskScope("no", "such", "task"), None, now=clock(), texts=False)
+        assert (absent.version, absent.entries) == (0, ())
 
     def test_several_keys_are_read_at_one_moment(self, store: StateStore, clock: ManualClock) -> None:
         """Those that are there, with the version of the scope."""

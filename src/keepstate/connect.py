@@ -56,11 +56,11 @@ def connect(
         from keepstate.backends import custom
 
         def keeper() -> Backend:
-            return _over(_sqlite(embedded_path(settings), settings), settings, clock).backend
+            return _over(_embedded(settings), settings, clock).backend
 
         return StateStore(custom.load(settings.backend or "", keeper=keeper), settings=settings, clock=clock)
     if way == "embedded":
-        database = _sqlite(embedded_path(settings), settings)
+        database = _embedded(settings)
         return _over(database, settings, clock, embedded=True, purge=purge_on_open)
     return _from_url(url or settings.url or "", settings, clock, purge=purge_on_open)
 
@@ -95,7 +95,7 @@ def database_at(url: str | None, settings: Settings) -> Database:
     """Return the bare database of a URL, for those who look after its tables (`keepstate db`)."""
     url = url or settings.url
     if not url:
-        return _sqlite(embedded_path(settings), settings)
+        return _embedded(settings)
     scheme = _scheme(url)
     if scheme == "sqlite":
         return _sqlite(_sqlite_path(url), settings)
@@ -204,10 +204,14 @@ def _over(
     return store
 
 
-def _sqlite(path: Path, settings: Settings) -> Database:
+def _embedded(settings: Settings) -> Database:
+    return _sqlite(embedded_path(settings), settings, private=True)
+
+
+def _sqlite(path: Path, settings: Settings, *, private: bool = False) -> Database:
     from keepstate.backends.sql.sqlite import SqliteDatabase
 
-    return SqliteDatabase(path, timeout=settings.retry_timeout)
+    return SqliteDatabase(path, timeout=settings.retry_timeout, private=private)
 
 
 def _engine_database(engine: Any, settings: Settings) -> Database:

@@ -105,7 +105,7 @@ class FailingAt:
 
     def __init__(self, connection: Any, n: int) -> None:
         self._connection = connection
-        self._cursor = connection.cursor()
+        self._cursor = connection.raw.cursor()
         self._left = n
         self.failed = False
 
@@ -115,11 +115,11 @@ class FailingAt:
             return self._cursor.execute(sql, *params)
         # a comment makes it a statement that is not prepared yet, so that the authorizer is asked
         self.failed = True
-        self._connection.set_authorizer(lambda *_: sqlite3.SQLITE_DENY)
+        self._connection.raw.set_authorizer(lambda *_: sqlite3.SQLITE_DENY)
         try:
             return self._cursor.execute(f"{sql} -- {self._left}", *params)
         finally:
-            self._connection.set_authorizer(None)
+            self._connection.raw.set_authorizer(None)
 
     def close(self) -> None:
         self._cursor.close()
@@ -138,7 +138,7 @@ def test_whatever_statement_fails_in_sqlite(tmp_path: Path, verb: str) -> None:
             refused = _refused(lambda: VERBS[verb](store))
             assert hand.failed == (refused is not None)
             if refused is None:
-                connection.hand = connection.cursor()
+                connection.hand = connection.raw.cursor()
                 break
             assert isinstance(refused, BackendError)
             assert isinstance(refused.__cause__, sqlite3.Error)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import keepstate
 from keepstate.errors import (
     BackendError,
     BackendUnavailableError,
@@ -25,6 +28,7 @@ from keepstate.errors import (
     StoreReadOnlyError,
     StoreVersionError,
 )
+from keepstate.settings import Settings
 from tests.backends.children import ROOT, as_nobody, python
 from tests.backends.stores import open_file, task
 
@@ -379,3 +383,114 @@ def test_every_error_about_a_file_is_of_the_tree(tmp_path: Path) -> None:
         with pytest.raises(KeepstateError) as caught, open_file(path, timeout=0.2) as store:
             task(store).set("page", 1)
         assert isinstance(caught.value, (BackendError, ConfigurationError))
+
+
+# ------------------------------------------------------------------------------- files that go while in use
+
+LOST = "deleted, moved or replaced"
+
+
+def move_away(file: Path) -> Path:
+    """Move a store and its log into a folder beside it."""
+    away = file.parent / "away"
+    away.mkdir()
+    for one in file.parent.glob("keepstate.db*"):
+        one.rename(away / one.name)
+    return away
+
+
+def test_nothing_is_acknowledged_into_a_file_that_was_deleted(file: Path) -> None:
+    """Nor is it made anew, empty, by a process whose state was in it."""
+    with open_file(file) as store:
+        task(store).set("page", 41)
+        for one in file.parent.glob("keepstate.db*"):
+            one.unlink()
+        for _ in range(2):
+            with pytest.raises(BackendUnavailableError, match=LOST):
+                task(store).set("page", 42)
+            with pytest.raises(BackendUnavailableError, match=LOST):
+                task(store).get("page")
+            with pytest.raises(BackendUnavailableError, match=LOST):
+                store.backend.check_writable()
+        assert siblings(file) == []
+
+
+def test_reading_notices_after_a_second(file: Path) -> None:
+    """It need not look each time."""
+    with open_file(file) as store:
+        assert task(store).get("page") == 40
+        move_away(file)
+        time.sleep(1.1)
+        with pytest.raises(BackendUnavailableError, match=LOST):
+            task(store).get("page")
+
+
+def test_a_file_that_is_put_back_is_gone_on_with(file: Path) -> None:
+    """With all that was written before it went."""
+    with open_file(file) as store:
+        task(store).set("page", 41)
+        away = move_away(file)
+        with pytest.raises(BackendUnavailableError, match=LOST):
+            task(store).set("page", 42)
+        for one in away.iterdir():
+            one.rename(file.parent / one.name)
+        assert task(store).get("page") == 41
+        task(store).set("page", 42)
+    with open_file(file) as store:
+        assert task(store).get("page") == 42
+
+
+def test_a_file_that_was_replaced_is_another_processs(file: Path, tmp_path: Path) -> None:
+    """A backup that was put in its place is whole, and used by who opens it from now on."""
+    backup = tmp_path / "backup" / "keepstate.db"
+    backup.parent.mkdir()
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(backup)) as target:
+        source.backup(target)
+    with open_file(file) as store:
+        task(store).set("page", 41)
+        for suffix in ("-wal", "-shm"):
+            file.with_name(file.name + suffix).unlink()
+        backup.replace(file)
+        with pytest.raises(BackendUnavailableError, match=LOST):
+            task(store).set("page", 42)
+        with open_file(file) as other:
+            task(other).set("page", 43)
+    with open_file(file) as store:
+        assert task(store).get("page") == 43
+
+
+def test_a_connection_that_is_forgotten_lets_go_of_the_file(file: Path) -> None:
+    """At once, not when the garbage is collected: a signal's exception may come between any two lines."""
+    with open_file(file) as store, closing(sqlite3.connect(file, timeout=0)) as other:
+        connection = store.backend._db._connect()  # type: ignore[attr-defined]
+        connection.hand.execute("BEGIN IMMEDIATE")
+        gc.collect()
+        gc.disable()
+        try:
+            with pytest.raises(sqlite3.OperationalError):
+                other.execute("BEGIN IMMEDIATE")
+            del connection
+            other.execute("BEGIN IMMEDIATE")
+        finally:
+            gc.enable()
+        other.execute("ROLLBACK")
+
+
+def test_the_embedded_file_is_its_owners_alone(tmp_path: Path) -> None:
+    """Whatever the umask and the folder allow; a file that is there keeps its rights, and one of a URL has the umask's."""
+    before = os.umask(0o022)
+    try:
+        tmp_path.chmod(0o755)
+        with keepstate.connect(settings=Settings(home=str(tmp_path))) as store:
+            task(store).set("page", 1)
+            modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.glob("keepstate.db*")}
+            assert modes == dict.fromkeys(("keepstate.db", "keepstate.db-wal", "keepstate.db-shm"), 0o600)
+        (tmp_path / "keepstate.db").chmod(0o640)
+        with keepstate.connect(settings=Settings(home=str(tmp_path))) as store:
+            assert task(store).get("page") == 1
+        assert stat.S_IMODE((tmp_path / "keepstate.db").stat().st_mode) == 0o640
+        with open_file(tmp_path / "other.db") as store:
+            task(store).set("page", 1)
+        assert stat.S_IMODE((tmp_path / "other.db").stat().st_mode) == 0o644
+    finally:
+        os.umask(before)

@@ -195,6 +195,7 @@ def test_ids_are_ordered_where_both_are_uuid7() -> None:
     assert is_newer(NEW.upper().replace("-", ""), OLD) is True
     version_4 = "01900000-0000-4000-8000-000000000009"
     variant_c = "01900000-0000-7000-c000-000000000009"
-    for other in (None, "", "x", version_4, variant_c, OLD + "0"):
+    no_number = "0190000g-0000-7000-8000-000000000009"
+    for other in (None, "", "x", version_4, variant_c, no_number, OLD + "0"):
         assert is_newer(NEW, other) is None
         assert is_newer(other, NEW) is None

@@ -41,13 +41,23 @@ _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.025
 
 
-class _Connection(sqlite3.Connection):
-    """A connection with the cursor that runs its statements, and whether its file is known to be in WAL mode."""
+# How long it may take until reading notices that the file is another one; writing looks each time.
+_SAME_FILE_FOR = 1.0
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+
+class _Connection:
+    """A connection with the cursor that runs its statements, and whether its file is known to be in WAL mode.
+
+    Beside the driver's connection, which is in circles with its cursors and statements. One that is forgotten, because a
+    signal's exception came between two lines, would keep the file locked until the garbage is collected; this one closes.
+    """
+
+    __slots__ = ("hand", "is_wal", "raw")
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self.raw = raw
         # one cursor for all: making one takes as long as a small statement
-        self.hand = self.cursor()
+        self.hand = raw.cursor()
         self.is_wal = False
 
     def close(self) -> None:
@@ -59,16 +69,29 @@ class _Connection(sqlite3.Connection):
         with suppress(sqlite3.Error):
             self.hand.close()
         with suppress(sqlite3.Error):
-            self.rollback()
-        super().close()
+            self.raw.rollback()
+        self.raw.close()
+
+    def __del__(self) -> None:
+        # at the interpreter's end, what it takes may be gone already
+        try:
+            self.raw.rollback()
+            self.raw.close()
+        except Exception:  # noqa: BLE001, S110 - nobody would hear of it
+            pass
 
 
 class SqliteDatabase:
-    """One SQLite file. Connections are pooled, opened when needed, and closed before a fork."""
+    """One SQLite file. Connections are pooled, opened when needed, and closed before a fork.
+
+    A file that is deleted, moved or replaced while it is in use is neither written to any longer, as nobody would find what
+    is in it, nor made anew: `BackendUnavailableError`, until it is back.
+    """
 
     dialect = SQLITE
 
-    def __init__(self, path: Path, *, timeout: float) -> None:
+    def __init__(self, path: Path, *, timeout: float, private: bool = False) -> None:
+        """Use the file at ``path``; where there is none, it is made, with ``private`` for its owner's eyes only."""
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise ConfigurationError(
                 f"this Python has SQLite {sqlite3.sqlite_version}, and keepstate needs 3.24 or newer; "
@@ -77,7 +100,11 @@ class SqliteDatabase:
         # a process that changes its folder keeps its store
         self.path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would also follow links
         self.address = f"sqlite:///{self.path}"
+        self._name = str(self.path)
         self._timeout = timeout
+        self._private = private
+        self._file: tuple[int, int] | None = None
+        self._look_at = 0.0
         self._stranded = False
         self._pid = os.getpid()
         self._reset()
@@ -126,6 +153,7 @@ class SqliteDatabase:
                     if not connection.is_wal:
                         self._demand_wal(connection)
                     connection.hand.execute("BEGIN IMMEDIATE")
+                    self._demand_same_file()
                 except sqlite3.Error as exc:
                     error = self.translate(exc)
                     if not isinstance(error, TransientError):
@@ -198,6 +226,8 @@ class SqliteDatabase:
             )
         forking.traffic.enter()
         try:
+            if time.monotonic() >= self._look_at:
+                self._demand_same_file()
             try:
                 return self._idle.pop()
             except IndexError:
@@ -228,14 +258,18 @@ class SqliteDatabase:
                 f"the store {self.address} names a folder; name a file in it, like {self.path / 'keepstate.db'}",
                 address=self.address,
             )
+        self._demand_same_file()
         try:
-            connection = sqlite3.connect(
-                self.path,
-                timeout=0,
-                isolation_level=None,
-                check_same_thread=False,
-                cached_statements=64,
-                factory=_Connection,
+            if self._private:
+                self._make_private()
+            connection = _Connection(
+                sqlite3.connect(
+                    self.path,
+                    timeout=0,
+                    isolation_level=None,
+                    check_same_thread=False,
+                    cached_statements=64,
+                )
             )
         except sqlite3.Error as exc:
             raise self.translate(exc) from exc
@@ -250,6 +284,8 @@ class SqliteDatabase:
                 # a write logs three pages of mostly small rows; a growing log is what a young store waits for
                 connection.hand.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
                 self._demand_wal(connection)
+            if self._file is None:
+                self._file = _identity(self._name)
         except sqlite3.Error as exc:
             connection.close()
             raise self.translate(exc) from exc
@@ -257,6 +293,23 @@ class SqliteDatabase:
             connection.close()
             raise
         return connection
+
+    def _make_private(self) -> None:
+        """Make the file before SQLite does, which would let the umask decide; its log gets the rights of the file."""
+        # where it can't be made, SQLite says why
+        with suppress(OSError):
+            os.close(os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+    def _demand_same_file(self) -> None:
+        """Raise where another file, or none, is now where the one was that this process has been using."""
+        if self._file is not None and _identity(self._name) != self._file:
+            self._close_idle()
+            raise BackendUnavailableError(
+                f"the file of the store {self.address} was deleted, moved or replaced while it was in use, and nothing more is "
+                "written; put it back, or start this process anew to go on with what is there now",
+                address=self.address,
+            )
+        self._look_at = time.monotonic() + _SAME_FILE_FOR
 
     def _demand_wal(self, connection: _Connection) -> None:
         """Switch the file to a write-ahead log; where something is in it, on writing only: a newer keepstate's stays as it is."""
@@ -293,6 +346,15 @@ class SqliteDatabase:
                 f"can't be used as {folder} may not be written, where SQLite places its log, even to read"
             )
         return kind(f"the store {self.address} {advice} ({text})", address=self.address)
+
+
+def _identity(name: str) -> tuple[int, int] | None:
+    """Return what tells a file from another of the same name, or ``None`` where there is none."""
+    try:
+        found = os.stat(name)  # noqa: PTH116 - at every write, where a Path takes twice the time
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 _FULL = "has no room left on its disk; nothing was half-written, free some room and go on"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -17,10 +21,13 @@ from keepstate.errors import BackendUnavailableError
 from keepstate.server import work as module
 from keepstate.server.work import Work, client_gone
 from keepstate.settings import Settings
+from tests.support.postgres import postgres_server
 from tests.support.served import serving_store
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+    from tests.support.postgres import PostgresServer
 
 
 class Door:
@@ -192,3 +199,49 @@ def test_writes_to_a_locked_file_are_all_answered_after_the_patience(tmp_path: P
         assert [answer[:2] for answer in answers] == [(503, "1")] * 6
         assert max(seconds for *_, seconds in answers) < 2.5
         assert write(7)[0] == 200
+
+
+@contextmanager
+def standing_still(server: PostgresServer) -> Iterator[None]:
+    """Stop all processes of a database server: its system goes on taking what is sent, and nobody reads it."""
+    assert server.pid is not None
+    found = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    pids = [server.pid, *map(int, found)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def test_a_database_that_stands_still_is_not_waited_for_without_end() -> None:
+    """503, for those whose call has begun, those in line, and the health check; when it goes on, so does the server."""
+    with (
+        postgres_server() as server,
+        server.database() as url,
+        connect(url, settings=Settings(retry_timeout=1)) as store,
+        serving_store(store) as served,
+        httpx.Client(base_url=served.url, timeout=60) as http,
+        ThreadPoolExecutor(40) as threads,
+    ):
+        headers = served.headers()
+        path = "/api/v2/dags/d/dagRuns/r/taskInstances/t/state-store/"
+
+        def put(n: int) -> int:
+            return http.put(f"{path}k{n}", json={"value": n}, headers=headers).status_code
+
+        store.task("d", "r", "t").set("k", 0)
+        assert set(threads.map(put, range(20))) == {204}
+        with standing_still(server):
+            began = time.monotonic()
+            ready = threads.submit(http.get, "/health/ready")
+            assert set(threads.map(put, range(40))) == {503}
+            assert ready.result().status_code == 503
+            assert time.monotonic() - began < 12
+        deadline = time.monotonic() + 20
+        while put(1) != 204:
+            assert time.monotonic() < deadline, "the server does not go on"
+            time.sleep(0.2)

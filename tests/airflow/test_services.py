@@ -140,6 +140,14 @@ def test_a_token_reaches_its_own_task_instance_only(airflow: Services) -> None:
         batch = Batch(where, (Put("by", '"me"', None),), now=0, writer=api, **more)
         return ask("apply", batch=batch)
 
+    asked = {
+        "verb": "read",
+        "request": encode_request("read", {"scope": scope, "keys": None, "fence": fence}),
+    }
+    for name, is_renewed in {"own": False, "about to expire": True}.items():
+        where, token = f"/execution/keepstate/{own}", tokens.pop(name) if is_renewed else tokens[name]
+        status, _, headers = airflow.exchange("POST", where, token=token, body=asked)
+        assert (status, "Refreshed-API-Token" in headers) == (200, is_renewed), name
     refused = {name: read(token=token)[0] for name, token in tokens.items() if name != "own"}
     assert refused == dict.fromkeys(refused, 403)
     assert read(token=None)[0] == 401

@@ -25,6 +25,7 @@ print(  # noqa: T201 - what it is for
     json.dumps(
         {
             "own": token(own),
+            "about to expire": token(own, exp=int(time.time()) + 25),
             "another task instance's": token(other),
             "expired": token(own, iat=0, nbf=0, exp=int(time.time()) - 100),
             "for another audience": token(own, aud="elsewhere"),

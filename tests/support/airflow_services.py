@@ -95,6 +95,13 @@ class Services:
         self, method: str, path: str, *, token: str | None = None, body: Any = None
     ) -> tuple[int, Any]:
         """Send a request to the API server, and return its status and JSON."""
+        status, answer, _ = self.exchange(method, path, token=token, body=body)
+        return status, answer
+
+    def exchange(
+        self, method: str, path: str, *, token: str | None = None, body: Any = None
+    ) -> tuple[int, Any, Mapping[str, str]]:
+        """Send a request as `request` does, and return the headers of its answer, too."""
         headers = {"Content-Type": "application/json"}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
@@ -103,11 +110,11 @@ class Services:
         try:
             with urlopen(request, timeout=60) as response:
                 text = response.read()
-                return response.status, json.loads(text) if text else None
+                return response.status, json.loads(text) if text else None, response.headers
         except URLError as exc:
             if not hasattr(exc, "code"):
                 raise
-            return exc.code, json.loads(exc.read() or b"null")
+            return exc.code, json.loads(exc.read() or b"null"), exc.headers
 
     def token(self, user: str) -> str:
         """Log in, and return the token of a user."""

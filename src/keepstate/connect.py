@@ -116,8 +116,8 @@ def tokens_of(store: StateStore) -> TokenRows:
 
     if not isinstance(store.backend, SqlBackend):
         raise UnsupportedError(
-            f"the store {store.backend.address} has no table for tokens; they live where a server's state does, in "
-            "SQLite or PostgreSQL"
+            f"the store {store.backend.address} has no table for tokens; they live where a server's state does: name "
+            "that SQLite file or PostgreSQL database with KEEPSTATE_URL"
         )
     return store.backend.tokens()
 

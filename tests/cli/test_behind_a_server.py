@@ -12,6 +12,7 @@ import keepstate
 from keepstate.cli.exit_codes import ExitCode
 from keepstate.settings import Settings
 from tests.cli.conftest import TASK
+from tests.support.ports import free_port
 from tests.support.served import serving_store
 
 if TYPE_CHECKING:
@@ -79,17 +80,33 @@ def test_programs_are_supervised(served: Served, run: Run) -> None:
         assert (instance.state, instance.try_number, instance.entries) == ("success", 2, 1)
 
 
-def test_the_doctor_tries_it_out(served: Served, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And shows where it is, and that there is a token, but not which."""
-    token = served.token("editor")
+@pytest.mark.parametrize(
+    ("role", "dags"),
+    [("viewer", None), ("worker", None), ("worker", "etl_*"), ("editor", None), ("admin", None)],
+)
+def test_the_doctor_asks_it(
+    served: Served, run: Run, monkeypatch: pytest.MonkeyPatch, role: str, dags: str | None
+) -> None:
+    """With whatever token; and shows where it is, and that there is a token, but not which."""
+    token = served.token(role, dags)
     monkeypatch.setenv("KEEPSTATE_TOKEN", token)
     for found in (run("doctor"), run("doctor", "--json"), run("doctor", "--all")):
         assert found.code == 0, found.out
         assert served.url in found.out
         assert "***" in found.out
+        assert "admits the token" in found.out
         assert token not in found.out + found.err
     with keepstate.connect() as store:
         assert store.assets() == []
+
+
+def test_the_doctor_finds_nobody_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is called open that does not answer."""
+    monkeypatch.setenv("KEEPSTATE_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("KEEPSTATE_RETRY_TIMEOUT", "0.1")
+    found = run("doctor", "--json")
+    assert found.code == ExitCode.UNAVAILABLE
+    assert "is open" not in found.out
 
 
 def test_the_doctor_says_what_is_wrong(served: Served, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_a_token_is_revoked_by_name_or_id(run: Run) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("x", "--role", "owner"), "--role is viewer, worker, editor, admin, not 'owner'"),
+        (("x", "--role", "owner"), "--role must be one of viewer, worker, editor, admin, not 'owner'"),
         (("x", "--role", "viewer", "--expires", "soon"), "--expires takes a duration like"),
         (("x", "--role", "viewer", "--expires", "0s"), "--expires must be longer than zero"),
         (("", "--role", "viewer"), "a token's name has 1 to 100 visible characters"),

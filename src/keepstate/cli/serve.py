@@ -59,6 +59,9 @@ def serve_(
         from keepstate.server import serving
         from keepstate.server.app import create_app, create_service
     except ModuleNotFoundError as exc:
+        if (exc.name or "").startswith("keepstate"):
+            # a broken installation, which no extra mends
+            raise
         raise ConfigurationError(
             f"the server needs {exc.name}, which is not installed: pip install 'keepstate[server]'"
         ) from exc

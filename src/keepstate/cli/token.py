@@ -157,7 +157,9 @@ def _role(text: str) -> Role:
     try:
         return Role(text)
     except ValueError:
-        raise InvalidInputError(f"--role is {', '.join(role.value for role in Role)}, not {text!r}") from None
+        raise InvalidInputError(
+            f"--role must be one of {', '.join(role.value for role in Role)}, not {text!r}"
+        ) from None
 
 
 def _tokens(store: StateStore) -> Tokens:

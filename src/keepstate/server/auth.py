@@ -27,13 +27,12 @@ class UnauthenticatedError(HTTPException):
 async def caller_of(request: Request) -> Caller:
     """Return who sent a request.
 
-    Raises ``HTTPException``: 401 for nobody known, 403 for a change that another site had a browser send, 429 for an address
-    that has tried too many tokens.
+    Raises ``HTTPException``: 401 for nobody known, 403 for a change that another site had a browser send.
     """
     caller = await recognise(request)
     if caller is None:
         raise UnauthenticatedError(
-            "send a token as `Authorization: Bearer …`; `keepstate token create` makes one"
+            "no token was sent (as `Authorization: Bearer …`); `keepstate token create` makes one"
         )
     return caller
 
@@ -64,7 +63,6 @@ async def _caller(request: Request, text: str, kind: str) -> Caller:
             # who reads must not wait for those who write
             service.work.write_later(service.tokens.note_use, caller)
     if caller is None:
-        failed(request)
         raise UnauthenticatedError(
             "this token is not known, or no longer"
             if kind == "token"
@@ -76,16 +74,15 @@ async def _caller(request: Request, text: str, kind: str) -> Caller:
 
 
 def failed(request: HTTPConnection) -> None:
-    """Note that a token or link was wrong; raise 429 for an address that has tried too many.
+    """Note that a login was wrong; raise 429 for an address that has tried too many.
 
-    Valid tokens go on working from there, or one broken client would lock out all behind the same address.
+    Right ones go on working from there, or one person could lock out all behind the same address. A wrong bearer token is
+    just that, however often it comes: it is a program's, which would take "later" for a reason to go on.
     """
     wait = service_of(request).failures.note(request.client.host if request.client else "")
     if wait:
         raise HTTPException(
-            429,
-            f"too many wrong tokens from this address; try again in {wait} s",
-            {"Retry-After": str(wait)},
+            429, f"too many wrong logins from this address; try again in {wait} s", {"Retry-After": str(wait)}
         )
 
 

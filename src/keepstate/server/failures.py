@@ -1,4 +1,4 @@
-"""Counting wrong tokens by the address that they came from."""
+"""Counting wrong logins by the address that they came from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_ADDRESSES = 10_000
 
 
 class Failures:
-    """How many wrong tokens each address sent lately. Called on the event loop only."""
+    """How many wrong logins each address sent lately. Called on the event loop only."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         """Count, by a clock in seconds."""

@@ -25,7 +25,6 @@ _REFUSALS: dict[int, str] = {
     413: "The body is too large.",
     415: "The body is packed by something else than gzip.",
     422: "A part of the request is not what it has to be.",
-    429: "Too many wrong tokens came from this address.",
     500: "The store, or the server, failed.",
     501: "The store can't do this.",
     503: "The store can't be reached or written to now.",

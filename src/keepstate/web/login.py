@@ -56,8 +56,6 @@ async def show(request: Request) -> Response:
 async def log_in(request: Request) -> Response:
     """Take a token from the form, and give the browser a session for it."""
     refuse_other_sites(request)
-    if service_of(request).failures.wait(request.client.host if request.client else ""):
-        failed(request)
     body = await request.body()
     if len(body) > _MOST:
         raise HTTPException(413, "that is no login form")

@@ -197,7 +197,7 @@ class Channel:
             raise _Trouble(f"HTTP status {status}{said}", at_least=_retry_after(answer))
         if status in {401, 403}:
             raise AccessDeniedError(
-                f"the server {self.address} does not admit this{said}; set KEEPSTATE_TOKEN to a token that it made for you",
+                f"the server {self.address} does not admit this{said}; set KEEPSTATE_TOKEN to a token from `keepstate token create`",
                 address=self.address,
             )
         if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:

@@ -17,6 +17,8 @@ NO_VERSION = 2**63 - 1
 """A version that no entry ever has: a change that expects it is refused, or finds its scope unknown."""
 
 _ETAG = re.compile(r'"([1-9][0-9]{0,17})"', re.ASCII)
+# what anybody's entity tag looks like (RFC 9110, 8.8.3)
+_ANY_ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ ALWAYS = Condition()
 
 
 def condition_of(request: Request) -> Condition:
-    """Return the condition that the headers state. What is no version of ours holds never."""
+    """Return the condition that the headers state. A tag that is no version of ours holds never; what is no tag is refused."""
     match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
     if match is None and none_match is None:
         return ALWAYS
@@ -63,7 +65,10 @@ def condition_of(request: Request) -> Condition:
         return Condition(absent=True)
     if match.strip() == "*":
         return Condition(exists=True, absent=none_match is not None)
-    found = (_ETAG.fullmatch(part.strip()) for part in match.split(","))
+    parts = [part.strip() for part in match.split(",")]
+    if not all(_ANY_ETAG.fullmatch(part) for part in parts):
+        raise invalid(("header", "If-Match"), 'must be the ETag of an answer as it is, with its quotes: "7"')
+    found = (_ETAG.fullmatch(part) for part in parts)
     return Condition(frozenset(int(one[1]) for one in found if one), absent=none_match is not None)
 
 

@@ -43,7 +43,7 @@ Parameter = dict[str, Any]
 SECURITY: list[dict[str, list[str]]] = [{"token": []}]
 NO_CONTENT = 204
 INVALID = 422
-_WORTH_RETRYING = frozenset({429, 503})
+_WORTH_RETRYING = frozenset({503})
 
 _NO_DOTS = r"(?!\.{1,2}$)"
 _ID: dict[str, Any] = {
@@ -132,7 +132,6 @@ _ALWAYS: dict[int, str] = {
     401: "Nobody known sent this.",
     403: "The token's role lacks the right to this.",
     422: "A part of the request is not what it has to be.",
-    429: "Too many wrong tokens came from this address.",
     503: "The store can't be reached or written to now.",
 }
 _OF_BODIES: dict[int, str] = {

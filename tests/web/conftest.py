@@ -32,9 +32,12 @@ _ANSWER = re.compile(
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One Chromium for all tests of a process."""
+    """One Chromium for the tests of a file.
+
+    No longer: while it is there, its own event loop is taken for running, and others could run none in this process.
+    """
     with sync_playwright() as playwright:
         options = ["--no-sandbox", "--disable-dev-shm-usage"]
         opened = playwright.chromium.launch(executable_path=chromium(), args=options)

@@ -173,7 +173,9 @@ def test_an_answer_that_nobody_reads_is_given_up(hasty: None) -> None:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         # reading nothing for longer than is allowed, then whatever was on its way; the answer had no end, this has
         time.sleep(1)
-        everything(connection)
+        found = everything(connection)
+    assert found.startswith(b"HTTP/1.1 200")
+    assert not found.endswith(b"0\r\n\r\n")
 
 
 @pytest.mark.parametrize(

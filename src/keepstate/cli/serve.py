@@ -40,6 +40,15 @@ def serve_(
             "--port", metavar="N", minimum=0, help="Listen on this port; 0 is any free one.", default=True
         ),
     ] = 8484,
+    root_path: Annotated[
+        str,
+        Option(
+            "--root-path",
+            metavar="PATH",
+            help="Be below this path, like /keepstate: where a proxy serves it.",
+            default="/",
+        ),
+    ] = "",
     quiet: Annotated[bool, Option("--no-access-log", help="Don't print a line for each request.")] = False,
     url: options.Url = None,
 ) -> None:
@@ -58,6 +67,7 @@ def serve_(
     try:
         from keepstate.server import serving
         from keepstate.server.app import create_app, create_service
+        from keepstate.server.below import checked
     except ModuleNotFoundError as exc:
         if (exc.name or "").startswith("keepstate"):
             # a broken installation, which no extra mends
@@ -65,32 +75,33 @@ def serve_(
         raise ConfigurationError(
             f"the server needs {exc.name}, which is not installed: pip install 'keepstate[server]'"
         ) from exc
+    root = checked(root_path)
     settings = Settings.load()
     with opened(url, replace(settings, retry_timeout=min(settings.retry_timeout, _PATIENCE))) as store:
         service = create_service(store)
         listening = serving.listen(host, port)
         new = serving.first_token(service.tokens, settings)
         _log_requests(quiet=quiet)
-        app = create_app(service, cleanup_interval=settings.cleanup_interval)
+        app = create_app(service, cleanup_interval=settings.cleanup_interval, root_path=root)
         try:
             serving.run(
                 app,
                 listening,
-                on_ready=lambda: _welcome(service, store, listening, None if new is None else str(new)),
+                on_ready=lambda: _welcome(service, store, listening, root, None if new is None else str(new)),
             )
         finally:
             listening.close()
     output.note("ended")
 
 
-def _welcome(service: Service, store: StateStore, listening: socket.socket, token_file: str | None) -> None:
+def _welcome(
+    service: Service, store: StateStore, listening: socket.socket, root: str, token_file: str | None
+) -> None:
     """Say where the server is, and how to get in: called once it answers."""
     from keepstate.server import serving
 
     host, port = listening.getsockname()[:2]
-    reached = (
-        f"http://{'127.0.0.1' if host in {'0.0.0.0', '::'} else f'[{host}]' if ':' in host else host}:{port}"  # noqa: S104 - compared, not bound
-    )
+    reached = f"http://{'127.0.0.1' if host in {'0.0.0.0', '::'} else f'[{host}]' if ':' in host else host}:{port}{root}"  # noqa: S104 - compared, not bound
     output.say(f"serving {store.backend.address} at {reached}")
     if not host.startswith(_LOOPBACK):
         output.say(

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from keepstate.connect import tokens_of
 from keepstate.server import answers, health, rest, worker
 from keepstate.server.auth import caller_of
+from keepstate.server.below import Below
 from keepstate.server.cleaning import clean_again_and_again
 from keepstate.server.headers import SecurityHeaders
 from keepstate.server.limits import BodyLimits
@@ -49,8 +50,10 @@ def create_service(store: StateStore) -> Service:
     return Service(counted, Work(one_writer=one_writer, patience=patience), tokens, metrics)
 
 
-def create_app(service: Service, *, cleanup_interval: float = 0) -> FastAPI:
+def create_app(service: Service, *, cleanup_interval: float = 0, root_path: str = "") -> FastAPI:
     """Make the application. ``cleanup_interval`` is in seconds; 0 leaves cleaning up to others.
+
+    ``root_path`` is where a proxy serves it, without a slash at its end.
 
     When it shuts down, it finishes what has begun. The store stays open: it is the caller's.
     """
@@ -83,6 +86,7 @@ def create_app(service: Service, *, cleanup_interval: float = 0) -> FastAPI:
         # stands in messages of exceptions; here, /metrics and the access log say what there is to say
         telemetry={"tracing": False, "metrics": False, "logs": False},
         middleware=[
+            *([Middleware(Below, path=root_path)] if root_path else []),
             Middleware(Observing, metrics=service.metrics, clock=service.store.clock),
             Middleware(SecurityHeaders),
             Middleware(

@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+from keepstate.server.below import path_below
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -49,7 +51,8 @@ class BodyLimits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        bound = next(bound for start, bound in self._bounds if scope["path"].startswith(start))
+        path = path_below(scope)
+        bound = next(bound for start, bound in self._bounds if path.startswith(start))
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if not declared.isdigit() or int(declared) > bound:
             await _refuse(send, 413, f"a body here may have up to {bound} bytes")

@@ -42,7 +42,7 @@ class Login:
 async def show(request: Request) -> Response:
     """Show the form; with a ``code`` from a login link, log in at once."""
     code = request.query_params.get("code")
-    target = _target(request.query_params.get("next", ""))
+    target = _target(request, request.query_params.get("next", ""))
     if code is None:
         return _form(request, "", target)
     service = service_of(request)
@@ -60,7 +60,7 @@ async def log_in(request: Request) -> Response:
     if len(body) > _MOST:
         raise HTTPException(413, "that is no login form")
     fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=10)
-    target = _target(fields.get("next", [""])[0])
+    target = _target(request, fields.get("next", [""])[0])
     service = service_of(request)
     caller = await service.work.read(service.tokens.check, fields.get("token", [""])[0].strip())
     if caller is None:
@@ -77,7 +77,7 @@ async def log_out(request: Request) -> Response:
     if caller is not None:
         await service.work.write(service.tokens.revoke, caller.token_id)
     answer = RedirectResponse("login", 303)
-    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    answer.delete_cookie(COOKIE, path=_cookie_path(request), httponly=True, samesite="strict")
     return answer
 
 
@@ -89,7 +89,7 @@ async def _logged_in(request: Request, caller: Caller, target: str) -> Response:
         COOKIE,
         session,
         max_age=SESSION_LASTS // SECOND,
-        path="/",
+        path=_cookie_path(request),
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
@@ -102,8 +102,13 @@ def _form(request: Request, trouble: str, target: str, status: int = 200) -> Res
     return HTMLResponse(render("login.html", Login(frame, trouble, target)), status)
 
 
-def _target(text: str) -> str:
-    return text if _OWN_PATH.fullmatch(text) else "/"
+def _cookie_path(request: Request) -> str:
+    # two servers below one name don't log each other out
+    return request.scope.get("root_path", "") or "/"
+
+
+def _target(request: Request, text: str) -> str:
+    return text if _OWN_PATH.fullmatch(text) else request.scope.get("root_path", "") + "/"
 
 
 routes = [

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from keepstate.allowance import LAST_WORDS, Allowance
 from keepstate.awaitable import in_thread, in_thread_to_the_end
 from keepstate.clock import SECOND, Clock
 from keepstate.errors import (
@@ -148,7 +149,7 @@ class Checkpoint(Generic[T]):
 
         What could not be written is tried again, and told, when the accessor is flushed at the end of the attempt.
         """
-        with contextlib.suppress(KeepstateError):
+        with contextlib.suppress(KeepstateError), Allowance(LAST_WORDS):
             self.flush()
 
     def _open(self) -> Iterable[T] | AsyncIterable[T]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from keepstate.accessors import AssetStateStore, TaskStateStore
+from keepstate.allowance import Allowance
 from keepstate.backends.base import Backend, Behalf, Fence, HistoryPolicy
 from keepstate.errors import InvalidIdError, KeepstateError
 from keepstate.scope import (
@@ -215,14 +216,18 @@ class StateStore:
             log.warning("cleanup of %s failed, and will be tried again: %s", self.backend.address, exc)
 
     def flush(self) -> None:
-        """Write what throttled checkpoints hold back; the first trouble is raised once all have been tried."""
+        """Write what throttled checkpoints hold back; the first trouble is raised once all have been tried.
+
+        A store that can't be reached is tried for as long as for one request, however many there are.
+        """
         troubles: list[KeepstateError] = []
-        for accessor in list(self._accessors):
-            try:
-                accessor.flush()
-            except KeepstateError as exc:
-                # what the others hold back is written all the same
-                troubles.append(exc)
+        with Allowance(self.settings.retry_timeout):
+            for accessor in list(self._accessors):
+                try:
+                    accessor.flush()
+                except KeepstateError as exc:
+                    # what the others hold back is written all the same
+                    troubles.append(exc)
         if troubles:
             raise troubles[0]
 

@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from keepstate.allowance import LAST_WORDS, Allowance, latest
 from keepstate.backends.base import Begin, End, Fence, is_newer
 from keepstate.clock import SECOND
 from keepstate.errors import (
@@ -40,6 +41,12 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # how long the end of work that succeeded is tried to be recorded, where losing it means doing the work again
 PATIENCE = 60.0
 _BETWEEN_TRIES = 1.0
+
+
+def on_the_way_out(store: StateStore, error: BaseException) -> Allowance:
+    """Return the time for all that is to be stored of an error together: a single request's, less where the process is to end."""
+    seconds = store.settings.retry_timeout
+    return Allowance(seconds if isinstance(error, Exception) else min(seconds, LAST_WORDS))
 
 
 def describe(error: BaseException) -> str:
@@ -162,7 +169,7 @@ class HeldAttempt:
             try:
                 store.backend.end(request)
             except BackendUnavailableError as exc:
-                if time.monotonic() >= deadline:
+                if time.monotonic() >= min(deadline, latest()):
                     raise
                 log.warning(
                     "The end of %s (%s) could not be stored, and it is tried again: %s",
@@ -235,6 +242,10 @@ def _begin(
     """Ask the store, and where it says no, look whether the holder is still there: what the store can't see."""
     lease = store.settings.lease
     began = time.monotonic()
+
+    def within(seconds: float) -> bool:
+        return time.monotonic() < min(began + seconds, latest())
+
     displaced = None
     was_own = False
     while True:
@@ -253,11 +264,11 @@ def _begin(
                 request = replace(request, dead=seen)
             elif presence is Presence.ELSEWHERE and request.lease == _NO_LEASE:
                 request = replace(request, lease=lease)
-            elif presence is Presence.ENDING and time.monotonic() < began + _ENDING:
+            elif presence is Presence.ENDING and within(_ENDING):
                 time.sleep(_GLANCE)
             elif (take_over or (inherited and hold is not None and hold.displaced)) and seen != request.dead:
                 request, displaced = replace(request, dead=seen), holder
-            elif inherited and presence is Presence.ELSEWHERE and time.monotonic() < began + lease / SECOND:
+            elif inherited and presence is Presence.ELSEWHERE and within(lease / SECOND):
                 time.sleep(_GLANCE)
             else:
                 raise

@@ -23,7 +23,7 @@ from keepstate.errors import (
     TaskArgumentsChangedError,
 )
 from keepstate.runtime import assets
-from keepstate.runtime.attempts import PATIENCE, begin, describe
+from keepstate.runtime.attempts import PATIENCE, begin, describe, on_the_way_out
 from keepstate.runtime.context import TaskInstance, make_context, running
 from keepstate.runtime.nested import Inner, Names
 from keepstate.scope import TaskScope, Writer
@@ -157,20 +157,15 @@ class Call:
         held, self._held = self._held, None
         if held is None:
             return
-        for step in (
-            self._flush,
-            partial(
-                held.end,
-                "up_for_retry" if again else "failed",
-                reason=describe(error),
-            ),
-        ):
-            try:
-                step()
-            except StaleAttemptError as stale:
-                log.warning("%s", stale)
-            except Exception as trouble:  # noqa: BLE001 - as said
-                log.warning("The end of %s could not be stored: %s", self.scope, trouble)
+        end = partial(held.end, "up_for_retry" if again else "failed", reason=describe(error))
+        with on_the_way_out(self._run.store, error):
+            for step in (self._flush, end):
+                try:
+                    step()
+                except StaleAttemptError as stale:
+                    log.warning("%s", stale)
+                except Exception as trouble:  # noqa: BLE001 - as said
+                    log.warning("The end of %s could not be stored: %s", self.scope, trouble)
         held.release()
 
     def succeed(self) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from keepstate.allowance import LAST_WORDS, Allowance
 from keepstate.backends.base import Fence
 from keepstate.clock import to_datetime
 from keepstate.errors import (
@@ -18,7 +19,7 @@ from keepstate.errors import (
     StaleAttemptError,
     UnsupportedError,
 )
-from keepstate.runtime.attempts import PATIENCE, begin, describe
+from keepstate.runtime.attempts import PATIENCE, begin, describe, on_the_way_out
 from keepstate.runtime.current import Current
 from keepstate.runtime.names import new_run_id, own_name
 from keepstate.scope import RunScope, TaskScope
@@ -295,7 +296,8 @@ def _end_run(hold: HeldAttempt, exc: BaseException | None) -> None:
         hold.end("success", patience=PATIENCE)
         return
     try:
-        hold.end("failed", reason=describe(exc))
+        with on_the_way_out(hold.store, exc):
+            hold.end("failed", reason=describe(exc))
     except StaleAttemptError:
         log.warning("%s was taken over; its end is somebody else's to record", hold.scope)
     except KeepstateError as trouble:
@@ -426,6 +428,7 @@ def _close_at_exit(store: StateStore, process: int) -> None:
     if os.getpid() != process:
         return
     try:
-        store.close()
+        with Allowance(min(store.settings.retry_timeout, LAST_WORDS)):
+            store.close()
     except KeepstateError as exc:
         sys.stderr.write(f"keepstate: what was held back could not be stored: {exc}\n")

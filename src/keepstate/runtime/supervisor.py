@@ -19,8 +19,10 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from keepstate.allowance import LAST_WORDS, Allowance, latest
 from keepstate.clock import SECOND
 from keepstate.errors import (
+    BackendUnavailableError,
     InvalidInputError,
     InvalidTypeError,
     KeepstateError,
@@ -122,7 +124,8 @@ def supervise(  # noqa: PLR0913 - as many as `keepstate run` has options
     given, in ``KEEPSTATE_URL``. It has a process group of its own, and ends with this process, even when that is killed.
 
     SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on, and end the retries, where this runs on the main thread; SIGUSR1 and
-    SIGUSR2 are only passed on.
+    SIGUSR2 are only passed on. Once the command has ended after such a signal, a store that can't be reached is tried for
+    `LAST_WORDS` seconds at most, and what could not be recorded is logged.
 
     Raises ``TaskArgumentsChangedError`` when another command has succeeded as this task instance,
     ``AlreadyRunningError`` while a living process holds the task instance or run (unless ``take_over`` is set), and
@@ -138,24 +141,35 @@ def supervise(  # noqa: PLR0913 - as many as `keepstate run` has options
         on_event=on_event,
     )
     place = _Place(store.settings, command, dag_id, run_id, task_id, map_index)
-    with Guard() as guard, SignalWatch(PASSED_ON, job.pass_on) as signals:
+    with Guard() as guard, job.allowance, SignalWatch(PASSED_ON, job.pass_on) as signals:
         job.idle = signals.idle
-        if not place.is_run:
-            return job.run(place.scope(), guard, take_over=take_over)
-        run = hold_run(store, place.dag_id, place.run_id, take_over=take_over, guard=guard.pid)
-        run.on_overtaken = job.end_command
         try:
-            assert isinstance(run.scope, RunScope)  # noqa: S101 - hold_run holds nothing else
-            scope = place.scope(run.scope.run_id)
-            code = job.run(scope, guard, take_over=take_over, hold=run)
-        except BaseException as exc:
-            _end_by(run, exc)
-            raise
-        if code == 0:
-            _end(run, "success")
-        else:
-            _end(run, "failed", f"{scope.task_id} failed")
-        return code
+            if not place.is_run:
+                return job.run(place.scope(), guard, take_over=take_over)
+            return _run_alone(store, job, place, guard, take_over=take_over)
+        except BackendUnavailableError as exc:
+            if (code := job.code_when_stopped) is None:
+                raise
+            log.warning("%s", exc)
+            return code
+
+
+def _run_alone(store: StateStore, job: _Job, place: _Place, guard: Guard, *, take_over: bool) -> int:
+    """Hold the run that the command is, and record how it ended."""
+    run = hold_run(store, place.dag_id, place.run_id, take_over=take_over, guard=guard.pid)
+    run.on_overtaken = job.end_command
+    try:
+        assert isinstance(run.scope, RunScope)  # noqa: S101 - hold_run holds nothing else
+        scope = place.scope(run.scope.run_id)
+        code = job.run(scope, guard, take_over=take_over, hold=run)
+    except BaseException as exc:
+        _end_by(run, exc)
+        raise
+    if code == 0:
+        _end(run, "success")
+    else:
+        _end(run, "failed", f"{scope.task_id} failed")
+    return code
 
 
 class _Place:
@@ -220,6 +234,8 @@ class _Job:
         self._child: Child | None = None
         self._stopped: int | None = None
         self._early: int | None = None
+        self._code: int | None = None
+        self.allowance = Allowance()
         self.idle: Callable[[float | None], None] | None = None
 
     def run(self, scope: TaskScope, guard: Guard, *, take_over: bool, hold: HeldAttempt | None = None) -> int:
@@ -242,6 +258,7 @@ class _Job:
                 hold.check()
             attempt = begin(self._store, scope, take_over=take_over, hold=hold, guard=guard.pid, own=own)
             code, told = self._attempt(attempt, scope, guard)
+            self._code = code
             number = attempt.try_number
             if code == 0:
                 attempt.end(
@@ -276,10 +293,20 @@ class _Job:
         """Pass a signal on to the command; begin no further attempt, if it is one that ends."""
         if number in ENDING:
             self._stopped = number
+            if self._child is None:
+                # else when the command has ended, which may take its time
+                self.allowance.begin(LAST_WORDS)
         elif self._child is None:
             self._early = number
         if self._child is not None:
             self._child.send(number)
+
+    @property
+    def code_when_stopped(self) -> int | None:
+        """The exit code after a signal that ended it all; ``None`` without one, or for a success that could not be recorded."""
+        if self._stopped is None or self._code == 0:
+            return None
+        return self._code or _KILLED + self._stopped
 
     def _signal(self) -> int | None:
         """Return the signal that was passed on, if one was by now: it may come between any two lines."""
@@ -306,6 +333,7 @@ class _Job:
             self._early = None
             child = Child(self._command, self._environment(attempt, scope), guard, grace=self._grace)
             self._child = child
+            self.allowance.lift()
             if attempt.overtaken:
                 child.stop()
             if (early := self._signal() or self._early) is not None:
@@ -317,6 +345,8 @@ class _Job:
             raise
         finally:
             self._child = None
+            if self._signal() is not None:
+                self.allowance.begin(LAST_WORDS)
             # a late beat must not end the next attempt's command
             attempt.on_overtaken = _nothing
         told = f"it took longer than {self._timeout:g} s" if child.timed_out else _told(code)
@@ -397,6 +427,10 @@ def _nothing() -> None:
 
 def _end(attempt: HeldAttempt, state: str, reason: str | None = None, *, patience: float = PATIENCE) -> None:
     """Record an end. Trouble is logged, as the exit code matters more; raises ``StaleAttemptError`` all the same."""
+    if latest() <= time.monotonic():
+        attempt.release()
+        log.warning("The end of %s (%s) was not stored: no time is left for it", attempt.scope, state)
+        return
     try:
         attempt.end(state, reason=reason, patience=patience)
     except StaleAttemptError:

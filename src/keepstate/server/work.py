@@ -16,7 +16,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from keepstate.backends.patience import counting_from
+from keepstate.allowance import counting_from
 from keepstate.errors import BackendUnavailableError
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from keepstate.allowance import asked_at
 from keepstate.backends.base import (
     Applied,
     Batch,
@@ -28,7 +29,7 @@ from keepstate.backends.base import (
     stale,
     unknown,
 )
-from keepstate.backends.patience import Patience, asked_at
+from keepstate.backends.patience import Patience
 from keepstate.backends.sessions import Sessions
 from keepstate.backends.sql import assets, attempts, entries, forking, lists, purge, upgrade
 from keepstate.backends.sql import statements as sql

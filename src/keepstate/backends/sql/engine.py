@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.patience import time_left
+from keepstate.allowance import time_left
 from keepstate.backends.sql import forking
 from keepstate.backends.sql.database import Params, RepeatedRequestError, Row, TransientError
 from keepstate.backends.sql.dialects import POSTGRESQL, Dialect

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from keepstate.backends.patience import time_left
+from keepstate.allowance import latest, time_left
 from keepstate.backends.sql import forking
 from keepstate.backends.sql.database import Params, Row, TransientError
 from keepstate.backends.sql.dialects import SQLITE
@@ -160,7 +160,7 @@ class SqliteDatabase:
                         self._drop(connection)
                         raise error from exc
                     self._give_back(connection)
-                    left = deadline - time.monotonic()
+                    left = min(deadline, latest()) - time.monotonic()
                     if left <= 0:
                         raise error from exc
                 except BaseException:

@@ -40,7 +40,7 @@ demo-airflow: $(VENV)/.synced-dev ## Watch a worker of Airflow's get killed, and
 	@$(BIN)/python -m tests.airflow.demo
 
 .PHONY: test
-test: check browser ## check, then every test but the slow ones
+test: check browser mariadb ## check, then every test but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-all
@@ -107,6 +107,11 @@ $(VENV)/.synced-dev: pyproject.toml uv.lock | $(BIN)/uv
 .PHONY: browser
 browser: $(VENV)/.synced-dev
 	@$(BIN)/python -m tests.support.browser
+
+# The server that the tests of MySQL stores start. Looks each time, too.
+.PHONY: mariadb
+mariadb: $(VENV)/.synced-dev
+	@$(BIN)/python -m tests.support.mariadb
 
 $(VENV)/.synced-bench: pyproject.toml uv.lock | $(BIN)/uv
 	$(sync) --group test --group bench

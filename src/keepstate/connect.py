@@ -28,7 +28,9 @@ _NOT_CUSTOM = frozenset(
 )
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SERVERS = frozenset({"http", "https"})
-_KNOWN = "sqlite:///FILE, postgresql://USER@HOST/DATABASE, https://HOST (a keepstate server), or memory:"
+_KNOWN = "sqlite:///FILE, postgresql://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, https://HOST (a keepstate server), or memory:"
+_POSTGRESQL = frozenset({"postgresql", "postgres"})
+_MYSQL = frozenset({"mysql", "mariadb"})
 
 
 def connect(
@@ -40,8 +42,8 @@ def connect(
 ) -> StateStore:
     """Open the store at ``url``, making or upgrading its tables when needed.
 
-    ``url``: ``sqlite:///FILE``, ``postgresql://…``, ``http(s)://…`` (a keepstate server, asked with ``KEEPSTATE_TOKEN``),
-    ``memory:``, or a SQLAlchemy ``Engine``, which stays the caller's.
+    ``url``: ``sqlite:///FILE``, ``postgresql://…``, ``mysql://…``, ``http(s)://…`` (a keepstate server, asked with
+    ``KEEPSTATE_TOKEN``), ``memory:``, or a SQLAlchemy ``Engine``, which stays the caller's.
     Without one: ``KEEPSTATE_URL``, then the custom class of ``[state_store] backend``, then the embedded SQLite file
     ``$KEEPSTATE_HOME/keepstate.db``. ``purge_on_open`` removes a batch of what has expired from an embedded store.
 
@@ -83,8 +85,8 @@ def tables_at(url: str | None, settings: Settings) -> Tables:
     """
     if route(url, settings) == "backend" or _scheme(url or settings.url or "") in {"memory", *_SERVERS}:
         raise UnsupportedError(
-            "this store has no tables to look after; they are in SQLite and PostgreSQL stores, and those of a keepstate "
-            "server where the server runs"
+            "this store has no tables to look after; they are in SQLite, PostgreSQL and MySQL stores, and those of a "
+            "keepstate server where the server runs"
         )
     from keepstate.backends.sql.tables import Tables
 
@@ -99,11 +101,15 @@ def database_at(url: str | None, settings: Settings) -> Database:
     scheme = _scheme(url)
     if scheme == "sqlite":
         return _sqlite(_sqlite_path(url), settings)
-    if scheme in {"postgresql", "postgres"} or scheme.startswith("postgresql+"):
-        from keepstate.backends.sql import engine
+    family = scheme.partition("+")[0]
+    if family in _POSTGRESQL:
+        from keepstate.backends.sql import postgresql
 
-        timeout = settings.retry_timeout
-        return engine.EngineDatabase(engine.make_engine(url, timeout=timeout), owned=True, timeout=timeout)
+        return postgresql.open_url(url, timeout=settings.retry_timeout)
+    if family in _MYSQL:
+        from keepstate.backends.sql import mysql
+
+        return mysql.open_url(url, timeout=settings.retry_timeout)
     raise _unusable(url, scheme)
 
 
@@ -117,7 +123,7 @@ def tokens_of(store: StateStore) -> TokenRows:
     if not isinstance(store.backend, SqlBackend):
         raise UnsupportedError(
             f"the store {store.backend.address} has no table for tokens; they live where a server's state does: name "
-            "that SQLite file or PostgreSQL database with KEEPSTATE_URL"
+            "that SQLite file, or PostgreSQL or MySQL database, with KEEPSTATE_URL"
         )
     return store.backend.tokens()
 
@@ -226,9 +232,18 @@ def _engine_database(engine: Any, settings: Settings) -> Database:
         if not file or file == ":memory:":
             raise ConfigurationError("an engine over SQLite in memory can't be shared; use memory: or a file")
         return _sqlite(Path(file), settings)
-    from keepstate.backends.sql.engine import EngineDatabase
+    timeout = settings.retry_timeout
+    if engine.dialect.name in _POSTGRESQL:
+        from keepstate.backends.sql.postgresql import PostgresDatabase
 
-    return EngineDatabase(engine, owned=False, timeout=settings.retry_timeout)
+        return PostgresDatabase(engine, owned=False, timeout=timeout)
+    if engine.dialect.name in _MYSQL:
+        from keepstate.backends.sql.mysql import MysqlDatabase
+
+        return MysqlDatabase(engine, owned=False, timeout=timeout)
+    raise ConfigurationError(
+        f"keepstate has no dialect for {engine.dialect.name!r} databases; use SQLite, PostgreSQL or MySQL"
+    )
 
 
 def _sqlite_path(url: str) -> Path:
@@ -249,8 +264,6 @@ def _scheme(url: str) -> str:
 
 def _unusable(url: str, scheme: str) -> ConfigurationError:
     # the URL itself may hold a password
-    if scheme == "mysql" or scheme.startswith("mysql+"):
-        return ConfigurationError(f"this version of keepstate has no {scheme}:// stores yet; use {_KNOWN}")
     if not scheme:
         shown = shown_url(url)
         return ConfigurationError(

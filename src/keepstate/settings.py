@@ -24,7 +24,7 @@ _FALSE = {"0", "f", "false", "no", "off"}
 
 # strictly what an address with or without credentials looks like: no character that might begin another part
 _ADDRESS = re.compile(
-    r"(?P<scheme>(?:postgresql|postgres)(?:\+\w+)?://)"
+    r"(?P<scheme>(?:postgresql|postgres|mysql|mariadb)(?:\+\w+)?://)"
     r"(?:(?P<user>[^\s:@/?#]*)(?P<secret>:[^\s@/?#]*)?@)?"
     r"(?P<place>(?:[\w.-]*|\[[\da-fA-F:.]+\])(?::\d+)?(?:/[^\s:@/?#]*)?)(?:\?[^@]*)?",
     re.ASCII,

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from typing_extensions import Self
 
 from keepstate.backends.sql.database import RepeatedRequestError, TransientError
-from keepstate.backends.sql.engine import EngineDatabase, make_engine
+from keepstate.backends.sql.postgresql import PostgresDatabase, make_engine
 from keepstate.backends.sql.sqlite import SqliteDatabase
 from keepstate.errors import (
     BackendError,
@@ -201,14 +201,14 @@ MEANINGS = {
 
 
 @pytest.fixture
-def database(postgres_url: str) -> Iterator[EngineDatabase]:
+def database(postgres_url: str) -> Iterator[PostgresDatabase]:
     """A bare database."""
-    database = EngineDatabase(make_engine(postgres_url), owned=True)
+    database = PostgresDatabase(make_engine(postgres_url), owned=True)
     yield database
     database.close()
 
 
-def test_every_sqlstate_has_a_meaning(database: EngineDatabase) -> None:
+def test_every_sqlstate_has_a_meaning(database: PostgresDatabase) -> None:
     """Raised by the server itself, by a single statement and within a transaction; none leaves as the driver's."""
     assert len(STATES) > 200
     for state in STATES:
@@ -228,16 +228,16 @@ def test_every_sqlstate_has_a_meaning(database: EngineDatabase) -> None:
     assert database.query("SELECT 1", {}) == [(1,)]
 
 
-def _alone(database: EngineDatabase, statement: str) -> None:
+def _alone(database: PostgresDatabase, statement: str) -> None:
     database.query(statement, {})
 
 
-def _within(database: EngineDatabase, statement: str) -> None:
+def _within(database: PostgresDatabase, statement: str) -> None:
     with database.transaction() as tx:
         tx.run(statement, {})
 
 
-def test_a_repeated_request_is_told_from_other_missing_values(database: EngineDatabase) -> None:
+def test_a_repeated_request_is_told_from_other_missing_values(database: PostgresDatabase) -> None:
     """By the column that refused the NULL, whatever language the server speaks."""
     with database.transaction() as tx:
         tx.run("CREATE TABLE t (number INTEGER NOT NULL, other INTEGER NOT NULL)", {})

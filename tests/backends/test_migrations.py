@@ -1,19 +1,24 @@
-"""Bringing tables up and taking them down, on both databases."""
+"""Bringing tables up and taking them down, on every database."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
-from contextlib import closing
-from typing import TYPE_CHECKING
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
 from keepstate.backends.sql import migrations, upgrade
+from keepstate.backends.sql.tables import Tables
 from keepstate.connect import database_at
-from keepstate.errors import BackendError, ConfigurationError, StoreVersionError
+from keepstate.errors import BackendError, ConfigurationError, StaleAttemptError, StoreVersionError
 from keepstate.settings import Settings
+from tests.backends.children import in_child, python
 from tests.backends.stores import open_url, task
+from tests.support.mariadb import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,11 +27,11 @@ if TYPE_CHECKING:
     from keepstate.backends.sql.database import Database
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "mysql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database."""
-    if request.param == "postgres":
-        return str(request.getfixturevalue("postgres_url"))
+    if request.param != "sqlite":
+        return str(request.getfixturevalue(f"{request.param}_url"))
     return f"sqlite:///{tmp_path / 'keepstate.db'}"
 
 
@@ -46,6 +51,8 @@ def tables(url: str) -> set[str]:
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
             )
             return {name for (name,) in found.fetchall()}
+    if url.startswith("mysql"):
+        return {name for (name,) in ask(url, "SHOW TABLES")}
     with psycopg.connect(url) as other:
         rows = other.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
         return {name for (name,) in rows}
@@ -127,14 +134,149 @@ def test_tables_of_a_newer_keepstate_are_neither_upgraded_nor_taken_down(
     assert tables(url) == ALL
 
 
-def test_a_step_that_fails_leaves_nothing(url: str, database: Database) -> None:
-    """The tables of a step come all together: a name that is taken stops it, and is as it was."""
+def test_a_name_that_is_taken_stops_a_step(url: str, database: Database) -> None:
+    """As often as it is tried; the table stays as it is. Nothing of the step is there then, but on MySQL, which goes on later."""
     with database.transaction() as tx:
         tx.run("CREATE TABLE keepstate_asset (of_somebody_else INTEGER)", {})
-    with pytest.raises(BackendError, match="already exists"):
+        tx.run("INSERT INTO keepstate_asset VALUES (7)", {})
+    for _ in range(2):
+        with pytest.raises(BackendError, match="already exists") as caught:
+            upgrade.upgrade(database, now=0)
+        assert caught.value.address == database.address
+        if not url.startswith("mysql"):
+            assert tables(url) == {"keepstate_asset"}
+            assert upgrade.current(database) is None
+    with database.transaction() as tx:
+        assert tx.all("SELECT * FROM keepstate_asset", {}) == [(7,)]
+        tx.run("ALTER TABLE keepstate_asset RENAME TO of_somebody_else", {})
+    upgrade.upgrade(database, now=0)
+    assert tables(url) == ALL | {"of_somebody_else"}
+    assert _finds_nothing_wrong(database)
+
+
+@pytest.mark.parametrize("way", ["upgrade", "downgrade"])
+def test_a_process_that_is_killed_on_the_way_is_no_obstacle(url: str, way: str) -> None:
+    """Wherever it is: the next one finishes what it began, and waits for nothing."""
+    run = {
+        "upgrade": lambda database: upgrade.upgrade(database, now=0),
+        "downgrade": lambda database: upgrade.downgrade(database, 0),
+    }[way]
+    for at in range(0, 100, 4 if way == "upgrade" else 2):
+        _prepare(url, way)
+
+        def until_killed(at: int = at) -> bool:
+            database = database_at(url, Settings())
+            with _killing_at(database, at):
+                run(database)
+            return True
+
+        try:
+            arrived = in_child(until_killed)
+        except EOFError:
+            arrived = False
+        database = database_at(url, Settings())
+        run(database)
+        assert tables(url) == (ALL if way == "upgrade" else {"keepstate_migration"})
         upgrade.upgrade(database, now=0)
-    assert tables(url) == {"keepstate_asset"}
-    assert upgrade.current(database) is None
+        assert _finds_nothing_wrong(database)
+        database.close()
+        if arrived:
+            break
+    assert at > 5
+
+
+def _prepare(url: str, way: str) -> None:
+    """Take all tables down, and for a downgrade make them anew."""
+    database = database_at(url, Settings())
+    upgrade.downgrade(database, 0)
+    with database.transaction() as tx:
+        tx.run("DROP TABLE IF EXISTS keepstate_migration", {})
+    if way == "downgrade":
+        upgrade.upgrade(database, now=0)
+    database.close()
+
+
+@contextmanager
+def _killing_at(database: Database, number: int) -> Iterator[None]:
+    """Have this process killed before it changes something for the ``number``-th time."""
+    left = number
+
+    def dying(run: Any) -> Any:
+        def counted(self: Any, sql: str, params: Any) -> Any:
+            nonlocal left
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left -= 1
+            return run(self, sql, params)
+
+        return counted
+
+    with database.transaction() as tx:
+        kind = type(tx)
+    kind.run = dying(kind.run)  # type: ignore[method-assign]
+    yield
+
+
+def _finds_nothing_wrong(database: Database) -> bool:
+    return Tables(database).problems() == []
+
+
+REVISIONS = list(range(1, migrations.LATEST))
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_what_an_earlier_revision_held_is_kept(url: str, database: Database, revision: int) -> None:
+    """Entries, history, attempts and assets, from each revision that there has been."""
+    with open_url(url) as store:
+        for number in range(3):
+            task(store, try_number=1).set("n", number)
+        store.asset("orders").set("cursor", {"at": 7})
+        store.task("etl", "2026-11-29", "gone", try_number=2).set("k", 1)
+        store.task("etl", "2026-11-29", "gone").delete("k")
+    # what came later is taken down, and with it what it held, which then was nothing
+    upgrade.downgrade(database, revision)
+    assert upgrade.current(database) == revision
+    with open_url(url) as store:
+        assert task(store).get("n") == 2
+        assert [one.value for one in task(store).history("n")] == [2, 1, 0]
+        assert store.asset("orders").get("cursor") == {"at": 7}
+        assert [one.action for one in store.task("etl", "2026-11-29", "gone").history("k")] == [
+            "delete",
+            "set",
+        ]
+        assert [info.scope.task_id for info in store.task_instances("etl", "2026-11-29")] == ["gone", "load"]
+        with pytest.raises(StaleAttemptError):
+            store.task("etl", "2026-11-29", "gone", try_number=1).set("k", 2)
+        task(store, try_number=1).set("n", 3)
+    assert upgrade.current(database) == migrations.LATEST
+    assert _finds_nothing_wrong(database)
+
+
+def test_many_processes_upgrade_once(url: str, database: Database) -> None:
+    """They wait for each other, and each finds the tables whole."""
+    upgrade.upgrade(database, now=0)
+    upgrade.downgrade(database, 1)
+    code = """
+import sys
+from keepstate.backends.sql import upgrade
+from keepstate.connect import database_at
+from keepstate.settings import Settings
+database = database_at(sys.argv[1], Settings())
+print(upgrade.current(database), flush=True)
+sys.stdin.readline()
+print(upgrade.upgrade(database, now=0))
+"""
+    programs = [python(code, url) for _ in range(4)]
+    for program in programs:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "1\n"
+    for program in programs:
+        assert program.stdin is not None
+        program.stdin.write("go\n")
+        program.stdin.flush()
+    said = sorted((program.communicate(timeout=60)[0] for program in programs), key=len)
+    assert said == ["[]\n"] * 3 + [f"{NAMES[1:]}\n"]
+    assert _finds_nothing_wrong(database)
 
 
 def test_every_step_can_be_taken_back() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from psycopg import sql
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine, create_mock_engine, event
 from sqlalchemy.engine import make_url
 
 from keepstate.backends.sql.migrations import LATEST
@@ -253,10 +253,9 @@ def test_what_a_caller_s_event_handler_sets_counts(postgres_url: str) -> None:
 
 def test_an_engine_of_another_kind_is_refused() -> None:
     """With what to use instead; nothing is connected to."""
-    driver = SimpleNamespace(paramstyle="format", Error=Exception, version_info=(1, 0), __version__="1.0")
-    mysql = create_engine("mysql+pymysql://host/db", module=driver)
-    with pytest.raises(ConfigurationError, match="no dialect for 'mysql' databases"):
-        open_url(mysql)
+    mssql = create_mock_engine("mssql+pymssql://host/db", executor=None)
+    with pytest.raises(ConfigurationError, match="no dialect for 'mssql' databases"):
+        open_url(mssql)
     pg8000 = create_engine("postgresql+pg8000://host/db", module=_pg8000())
     with pytest.raises(
         ConfigurationError, match=r"the driver 'pg8000'; make the engine with postgresql\+psycopg"
@@ -358,7 +357,7 @@ def test_many_processes_may_make_the_tables_at_once(postgres_url: str, level: st
     code = """
 import sys
 from tests.backends.stores import open_url, task
-import keepstate.backends.sql.engine
+import keepstate.backends.sql.postgresql
 print("ready", flush=True)
 sys.stdin.readline()
 with open_url(sys.argv[1]) as store:

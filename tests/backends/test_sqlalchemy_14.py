@@ -53,7 +53,7 @@ def test_it_is_the_old_one(python: Path) -> None:
     """And a ``postgresql://`` URL means psycopg2 there."""
     code = """
 import sqlalchemy
-from keepstate.backends.sql.engine import make_engine
+from keepstate.backends.sql.postgresql import make_engine
 print(sqlalchemy.__version__, make_engine("postgresql://u@h/d").dialect.driver)
 """
     done = subprocess.run([python, "-W", "error", "-c", code], capture_output=True, text=True, check=True)

@@ -68,6 +68,15 @@ def postgresql(postgres_url: str) -> dict[str, str]:
 
 
 @pytest.fixture
+def mysql(mysql_url: str) -> dict[str, str]:
+    """The MySQL of the pages."""
+    return {
+        "mysql://keeper:secret@mysql.example.com/jobs": mysql_url,
+        "mysql+pymysql://keeper:secret@mysql.example.com/jobs": mysql_url.replace("://", "+pymysql://", 1),
+    }
+
+
+@pytest.fixture
 def ssh_host(
     ssh_server: SSHServer, home: Path, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> dict[str, str]:
@@ -101,6 +110,7 @@ def server(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 _NEEDS = {
     "db.example.com": "postgresql",
+    "mysql.example.com": "mysql",
     "AIRFLOW_CONN_SSH_DEFAULT": "ssh_host",
     "yarn.example.com": "yarn",
     "kst_0123456789abcdef_and-so-on": "server",

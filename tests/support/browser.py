@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
+
+from tests.support.packages import install
 
 ROOT = Path(__file__).parents[2]
 AXE_VERSION = "4.14.1"
@@ -42,17 +43,9 @@ def axe() -> str:
     return AXE.read_text(encoding="utf-8")
 
 
-def _install(package: str) -> None:
-    root = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run([*root, "apt-get", "update", "-qq"], check=True, env=environment)
-    command = [*root, "apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
-    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-
-
 def _fetch_axe() -> None:
     if not shutil.which("npm"):
-        _install("npm")
+        install("npm")
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             ["npm", "pack", "--silent", f"axe-core@{AXE_VERSION}"],
@@ -78,7 +71,7 @@ def main() -> None:
     try:
         chromium()
     except FileNotFoundError:
-        _install("chromium")
+        install("chromium")
     if not AXE.is_file():
         _fetch_axe()
 

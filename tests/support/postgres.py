@@ -12,15 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
-import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
-import tempfile
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,21 +24,21 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.support.daemons import (
+    HOST,
+    Daemon,
+    free_port,
+    give_away,
+    run_as_owner,
+    working_directory,
+)
+from tests.support.daemons import UnavailableError as PostgresUnavailableError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["PostgresServer", "PostgresUnavailableError", "postgres", "postgres_server", "postgres_url"]
 
-HOST = "127.0.0.1"
-START_SECONDS = 60.0
-STOP_SECONDS = 30.0
-# Ends the server and removes its files once its owner is gone, however the owner died.
-WATCHDOG = """
-cat >/dev/null
-kill -INT "$1"
-for _ in $(seq 100); do kill -0 "$1" 2>/dev/null || break; sleep 0.1; done
-rm -rf "$2"
-"""
 # A DO block is one transaction; dropping waits for the locks of those thrown out.
 EMPTY = """
 DO $$
@@ -61,10 +56,6 @@ END $$
 """
 
 
-class PostgresUnavailableError(Exception):
-    """No PostgreSQL could be started; the message says what was tried and what each said."""
-
-
 class PostgresServer:
     """A server of our own on loopback TCP, password-protected, reachable by `url`. `start` after making one."""
 
@@ -75,8 +66,7 @@ class PostgresServer:
         self._options = dict(options)
         self._data = directory / "data"
         self._password = secrets.token_hex(8)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._daemon: Daemon | None = None
         self._port = 0
         self._numbers = itertools.count(1)
         self._spare: list[str] = []
@@ -94,7 +84,7 @@ class PostgresServer:
     @property
     def pid(self) -> int | None:
         """The process id of the server, or None when it is stopped."""
-        return self._process.pid if self._process else None
+        return self._daemon.pid if self._daemon else None
 
     def url_of(self, database: str) -> str:
         """Return the URL of one database, existing or not."""
@@ -132,7 +122,7 @@ class PostgresServer:
             self._initialize()
         attempts = 1 if self._port else 5
         for attempt in range(1, attempts + 1):
-            self._port = self._port or _free_port()
+            self._port = self._port or free_port()
             try:
                 self._start()
             except PostgresUnavailableError as error:
@@ -161,38 +151,20 @@ class PostgresServer:
         password.chmod(0o644)  # the folder is closed to others
         arguments = ["-D", str(self._data), "-U", "postgres", f"--pwfile={password}", "--auth=scram-sha-256"]
         # Nobody's data is in there yet, so the server syncs what it writes and initdb need not.
-        _run_as_owner(
+        run_as_owner(
             [self._binaries / "initdb", *arguments, "--encoding=UTF8", "--no-locale", "--no-sync"],
             self._directory,
         )
 
     def _start(self) -> None:
-        log = self._directory / "server.log"
         options = [part for name, value in self._options.items() for part in ("-c", f"{name}={value}")]
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [self._binaries / "postgres", "-D", self._data, "-h", HOST, "-p", str(self._port), *options],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                **_ownership(self._directory),
-            )
-        self._watchdog = subprocess.Popen(
-            ["/bin/sh", "-c", WATCHDOG, "sh", str(self._process.pid), self._directory.parent],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            **_ownership(self._directory),
-        )
-        deadline = time.monotonic() + START_SECONDS
-        while not self._is_ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                said = log.read_text(encoding="utf-8", errors="replace")[-3000:]
-                raise PostgresUnavailableError(f"{self._binaries}/postgres did not start:\n{said}")
-            time.sleep(0.01)
+        command = [self._binaries / "postgres", "-D", self._data, "-h", HOST, "-p", str(self._port), *options]
+        self._daemon = Daemon(command, home=self._directory, folder=self._directory.parent, ends_by="INT")
+        try:
+            self._daemon.wait(self._is_ready)
+        except PostgresUnavailableError:
+            self._daemon = None
+            raise
 
     def _is_ready(self) -> bool:
         try:
@@ -202,19 +174,9 @@ class PostgresServer:
         return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
 
     def _stop(self, how: signal.Signals) -> None:
-        if self._watchdog is not None:
-            # First: it must not signal a process id that is no longer ours.
-            self._watchdog.kill()
-            self._watchdog.communicate()
-            self._watchdog = None
-        if self._process is not None:
-            for number in (how, signal.SIGQUIT, signal.SIGKILL):
-                if self._process.poll() is None:
-                    self._process.send_signal(number)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(STOP_SECONDS)
-                    break
-            self._process = None
+        daemon, self._daemon = self._daemon, None
+        if daemon is not None:
+            daemon.stop(how, signal.SIGQUIT, signal.SIGKILL)
 
 
 @contextlib.contextmanager
@@ -232,7 +194,7 @@ def postgres_server(
         "unix_socket_directories": "",
         **(settings or {}),
     }
-    directory = _working_directory()
+    directory = working_directory("PostgreSQL")
     try:
         server = _start_any(directory, options)
         try:
@@ -262,7 +224,7 @@ def _start_any(directory: Path, options: Mapping[str, str]) -> PostgresServer:
     for number, candidate in enumerate(_candidates()):
         folder = directory / str(number)
         folder.mkdir()
-        _give_away(folder)
+        give_away(folder)
         try:
             server = PostgresServer(folder, _reachable(candidate, folder), options)
             server.start()
@@ -288,10 +250,10 @@ def _candidates() -> list[Path]:
 def _reachable(binaries: Path, directory: Path) -> Path:
     """Return a folder from which the server's owner can run these binaries, a copy if it must be."""
     try:
-        _run_as_owner([binaries / "postgres", "--version"], directory)
+        run_as_owner([binaries / "postgres", "--version"], directory)
     except PermissionError:
         binaries = _copy_install(binaries.parent, directory / "install") / "bin"
-        _run_as_owner([binaries / "postgres", "--version"], directory)
+        run_as_owner([binaries / "postgres", "--version"], directory)
     return binaries
 
 
@@ -308,56 +270,3 @@ def _copy_install(install: Path, target: Path) -> Path:
             runs = path.is_dir() or path.parent == copy / "bin"
             path.chmod(path.stat().st_mode | (0o555 if runs else 0o444))
     return copy
-
-
-def _working_directory() -> Path:
-    """Make a folder that the server's owner can reach; pytest's own are closed to anybody else."""
-    for parent in dict.fromkeys([tempfile.gettempdir(), "/tmp", "/var/tmp"]):
-        directory = Path(tempfile.mkdtemp(prefix="keepstate-postgres-", dir=parent))
-        _give_away(directory)
-        with contextlib.suppress(PermissionError):
-            _run_as_owner(["/bin/sh", "-c", ": >probe && rm probe"], directory)
-            return directory
-        directory.rmdir()
-    raise PostgresUnavailableError("PostgreSQL cannot be started: no temporary folder is open to other users")
-
-
-def _owner() -> pwd.struct_passwd | None:
-    """Return the user to run the server as, None for the present one."""
-    return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
-
-
-def _give_away(path: Path) -> None:
-    if (owner := _owner()) is not None:
-        os.chown(path, owner.pw_uid, owner.pw_gid)
-
-
-def _ownership(directory: Path) -> dict[str, Any]:
-    """Return the arguments of `Popen` that make a process the owner's, free of this one's PG* variables."""
-    environment = {
-        "PATH": os.defpath,
-        "HOME": str(directory),
-        "LC_ALL": "C",
-        "TZ": os.environ.get("TZ", "UTC"),
-    }
-    arguments: dict[str, Any] = {"cwd": directory, "env": environment}
-    if (owner := _owner()) is not None:
-        arguments |= {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
-    return arguments
-
-
-def _run_as_owner(command: Sequence[str | Path], directory: Path) -> None:
-    subprocess.run(
-        command,
-        check=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        **_ownership(directory),
-    )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

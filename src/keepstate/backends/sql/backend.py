@@ -76,7 +76,7 @@ _MOST_WATCHED = 10_000
 
 
 class SqlBackend:
-    """Entries in SQLite or PostgreSQL."""
+    """Entries in SQLite, PostgreSQL or MySQL."""
 
     guide_only = False
 

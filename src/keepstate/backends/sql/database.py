@@ -29,6 +29,10 @@ class RepeatedRequestError(Exception):
     """``PUT_IN_ONE`` met a request that its session had numbered before. Never leaves the backend."""
 
 
+class AlreadyDoneError(Exception):
+    """What a statement makes is there, or what it drops is not. Never leaves the backend."""
+
+
 class Transaction(Protocol):
     """Statements that apply together."""
 

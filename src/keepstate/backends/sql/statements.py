@@ -1,6 +1,7 @@
 """Every SQL statement, named and commented. One set for all databases; `dialects.py` holds the few differences.
 
-Parameters are ``:named``. ``{for_update}`` locks rows where the database has row locks (SQLite's write transactions lock
+They are written as SQLite and PostgreSQL spell them; MySQL's dialect spells them anew. It assigns from top to bottom, and
+then sees the new values: what looks at a column's old value comes before the column is set. Parameters are ``:named``. ``{for_update}`` locks rows where the database has row locks (SQLite's write transactions lock
 the whole file). An entry whose ``value`` is NULL is a tombstone: the key was removed, and its log lasts until the
 tombstone's ``expires_at``. ``sweep_at`` is when a cleanup next has something to do with the row, so that one index
 serves the cleanup and most writes leave it alone.
@@ -137,9 +138,9 @@ _EARLIER = """CASE
 # so the index of the sweep is left alone
 RENEW_ENTRY = """
 UPDATE keepstate_entry
-SET value = :value, version = :version, updated_at = :now, expires_at = :expires_at, writer = :writer,
-    log_rows = log_rows + 1, log_limit = :limit,
-    log_from = CASE WHEN expires_at <= :now THEN :version ELSE log_from END
+SET log_from = CASE WHEN expires_at <= :now THEN :version ELSE log_from END,
+    value = :value, version = :version, updated_at = :now, expires_at = :expires_at, writer = :writer,
+    log_rows = log_rows + 1, log_limit = :limit
 WHERE scope_id = :scope_id AND entry_key = :key AND log_rows < :most
   AND (CAST(:expires_at AS BIGINT) IS NULL OR sweep_at <= :expires_at)
 """
@@ -150,10 +151,10 @@ _ENTRY_ROW = """
 
 _ON_CONFLICT_PUT = f"""
 ON CONFLICT (scope_id, entry_key) DO UPDATE SET
-  value = excluded.value, version = excluded.version, updated_at = excluded.updated_at,
-  expires_at = excluded.expires_at, writer = excluded.writer, sweep_at = {_EARLIER}, log_limit = excluded.log_limit,
   log_from = CASE
     WHEN keepstate_entry.expires_at <= excluded.updated_at THEN excluded.log_from ELSE keepstate_entry.log_from END,
+  value = excluded.value, version = excluded.version, updated_at = excluded.updated_at,
+  expires_at = excluded.expires_at, writer = excluded.writer, sweep_at = {_EARLIER}, log_limit = excluded.log_limit,
 """
 
 PUT_ENTRY = f"""

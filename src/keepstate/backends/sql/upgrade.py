@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from keepstate.backends.sql.database import AlreadyDoneError, TransientError
 from keepstate.backends.sql.migrations import LATEST, applied, pending
-from keepstate.errors import ConfigurationError, StoreVersionError
+from keepstate.errors import BackendError, ConfigurationError, StoreVersionError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from keepstate.backends.sql.database import Database, Transaction
 
 _CURRENT = "SELECT MAX(number) FROM keepstate_migration"
-_CREATE = "CREATE TABLE keepstate_migration (number INTEGER NOT NULL PRIMARY KEY, name {key} NOT NULL, applied_at BIGINT NOT NULL)"
+_CREATE = "CREATE TABLE keepstate_migration (number INTEGER NOT NULL PRIMARY KEY, name {key} NOT NULL, applied_at BIGINT NOT NULL){table}"
 _NOTE = "INSERT INTO keepstate_migration (number, name, applied_at) VALUES (:number, :name, :now)"
 _FORGET = "DELETE FROM keepstate_migration WHERE number = :number"
+_TABLE = re.compile(r"\s*CREATE TABLE (\w+)")
 
 
 def current(database: Database) -> int | None:
@@ -33,10 +39,10 @@ def upgrade(database: Database, *, now: int) -> list[str]:
     _refuse_newer(database, number)
     if number == LATEST:
         return []
-    with database.transaction() as tx:
-        found = _locked(database, tx)
+    with _alone(database) as tx:
+        found = _revision(database, tx)
         if found is None:
-            tx.run(_fill(database, _CREATE), {})
+            _run_one(database, tx, _CREATE)
         number = found or 0
         _refuse_newer(database, number)
         steps = pending(number)
@@ -50,8 +56,8 @@ def downgrade(database: Database, target: int) -> list[str]:
     """Take migrations back down to number ``target`` and return their names. What they held is lost."""
     if not 0 <= target <= LATEST:
         raise ConfigurationError(f"a store can be taken to revision 0 to {LATEST}, not {target}")
-    with database.transaction() as tx:
-        number = _locked(database, tx) or 0
+    with _alone(database) as tx:
+        number = _revision(database, tx) or 0
         _refuse_newer(database, number)
         steps = applied(number, target)
         for step in steps:
@@ -60,10 +66,29 @@ def downgrade(database: Database, target: int) -> list[str]:
     return [step.name for step in steps]
 
 
-def _locked(database: Database, tx: Transaction) -> int | None:
+@contextmanager
+def _alone(database: Database) -> Iterator[Transaction]:
+    """Open a transaction that no other process migrates in."""
+    dialect = database.dialect
+    with database.transaction() as tx:
+        got = tx.one(dialect.lock_migrations, {}) if dialect.lock_migrations else None
+        if dialect.unlock_migrations is None:
+            yield tx
+            return
+        if not got or not got[0]:
+            raise TransientError("another process has been changing the tables for 30 s")
+        try:
+            yield tx
+        except Exception:
+            # what went wrong is the news; where the connection is lost, the lock is too
+            with suppress(Exception):
+                tx.one(dialect.unlock_migrations, {})
+            raise
+        tx.one(dialect.unlock_migrations, {})
+
+
+def _revision(database: Database, tx: Transaction) -> int | None:
     """Return the revision, once no other process migrates: another one may have been faster."""
-    if database.dialect.lock_migrations:
-        tx.one(database.dialect.lock_migrations, {})
     found = tx.one(database.dialect.has_table, {})
     if not found or found[0] is None:
         return None
@@ -82,7 +107,19 @@ def _refuse_newer(database: Database, number: int | None) -> None:
 
 def _run(database: Database, tx: Transaction, statements: tuple[str, ...]) -> None:
     for statement in statements:
+        _run_one(database, tx, statement)
+
+
+def _run_one(database: Database, tx: Transaction, statement: str) -> None:
+    """Run a statement; where it had been run before the process was killed, that will do."""
+    try:
         tx.run(_fill(database, statement), {})
+    except AlreadyDoneError as exc:
+        table, made_here = _TABLE.match(statement), database.dialect.made_here
+        if table and not (made_here and tx.one(made_here, {"name": table[1]})):
+            raise BackendError(
+                f"the database of {database.address} failed: {exc}", address=database.address
+            ) from exc.__cause__
 
 
 def _fill(database: Database, statement: str) -> str:

@@ -14,7 +14,12 @@ _NAMES = ("0001_initial", "0002_tokens")
 
 @dataclass(frozen=True)
 class Migration:
-    """One step. Statements have ``{placeholders}`` for the column types that differ between databases."""
+    """One step. Statements have ``{placeholders}`` for the column types that differ between databases.
+
+    MySQL commits each statement that changes tables by itself, and a step that was cut short is run again from its
+    beginning: what is made or dropped already is passed over, so a statement that changes rows has to be one that may be
+    run twice.
+    """
 
     number: int
     name: str

@@ -7,17 +7,17 @@ UP = (
     CREATE TABLE keepstate_scope (
       id {serial},
       digest {bytes} NOT NULL,
-      kind {key} NOT NULL,
-      dag_id {key}, run_id {key}, task_id {key}, map_index INTEGER,
+      kind {word} NOT NULL,
+      dag_id {id}, run_id {id}, task_id {id}, map_index INTEGER,
       incarnation INTEGER NOT NULL,
       version BIGINT NOT NULL,
-      try_number INTEGER, attempt_id {key}, item {key}, state {key},
+      try_number INTEGER, attempt_id {id}, item {id}, state {word},
       deleted INTEGER NOT NULL,
       created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, sweep_at BIGINT
-    )
+    ){table}
     """,
     "CREATE UNIQUE INDEX keepstate_scope_digest ON keepstate_scope (digest)",
-    # no further: an index row of PostgreSQL has at most 2,704 bytes, and each id has up to 1,000
+    # no further: an index row of PostgreSQL has at most 2,704 bytes, and each id has up to 1,000. MySQL's has 3,072
     "CREATE INDEX keepstate_scope_run ON keepstate_scope (dag_id, run_id, kind)",
     "CREATE INDEX keepstate_scope_recent ON keepstate_scope (kind, created_at)",
     "CREATE INDEX keepstate_scope_recent_of_dag ON keepstate_scope (dag_id, kind, created_at)",
@@ -25,9 +25,9 @@ UP = (
     """
     CREATE TABLE keepstate_attempt (
       scope_id BIGINT NOT NULL,
-      incarnation INTEGER NOT NULL, try_number INTEGER NOT NULL, attempt_id {key} NOT NULL,
-      item {key}, state {key} NOT NULL,
-      host {key}, pid BIGINT, process_started {key},
+      incarnation INTEGER NOT NULL, try_number INTEGER NOT NULL, attempt_id {id} NOT NULL,
+      item {id}, state {word} NOT NULL,
+      host {name}, pid BIGINT, process_started {name},
       started_at BIGINT NOT NULL, beat_at BIGINT, ended_at BIGINT,
       reason {value}, result {value}, arguments {key},
       PRIMARY KEY (scope_id, incarnation, try_number, attempt_id)
@@ -47,8 +47,8 @@ UP = (
     """
     CREATE TABLE keepstate_log (
       scope_id BIGINT NOT NULL, entry_key {key} NOT NULL, version BIGINT NOT NULL,
-      action {key} NOT NULL,
-      value {value}, size BIGINT NOT NULL, sha256 {key},
+      action {word} NOT NULL,
+      value {value}, size BIGINT NOT NULL, sha256 {word},
       written_at BIGINT NOT NULL, expires_at BIGINT,
       writer {value},
       PRIMARY KEY (scope_id, entry_key, version)
@@ -56,7 +56,7 @@ UP = (
     """,
     """
     CREATE TABLE keepstate_session (
-      id {key} NOT NULL PRIMARY KEY,
+      id {id} NOT NULL PRIMARY KEY,
       number BIGINT NOT NULL, version BIGINT NOT NULL, incarnation INTEGER NOT NULL,
       used_at BIGINT NOT NULL
     ){clustered}
@@ -66,7 +66,7 @@ UP = (
       id BIGINT NOT NULL PRIMARY KEY,
       name_digest {bytes} NOT NULL, uri_digest {bytes} NOT NULL,
       name {name} NOT NULL, uri {name} NOT NULL
-    )
+    ){table}
     """,
     "CREATE UNIQUE INDEX keepstate_asset_name ON keepstate_asset (name_digest)",
     "CREATE UNIQUE INDEX keepstate_asset_uri ON keepstate_asset (uri_digest)",

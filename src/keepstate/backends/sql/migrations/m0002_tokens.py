@@ -5,10 +5,10 @@ from __future__ import annotations
 UP = (
     """
     CREATE TABLE keepstate_token (
-      id {key} NOT NULL PRIMARY KEY,
-      kind {key} NOT NULL, name {key} NOT NULL, digest {key} NOT NULL,
-      role {key} NOT NULL, dags {key}, assets {key},
-      parent_id {key},
+      id {id} NOT NULL PRIMARY KEY,
+      kind {word} NOT NULL, name {name} NOT NULL, digest {id} NOT NULL,
+      role {word} NOT NULL, dags {name}, assets {name},
+      parent_id {id},
       created_at BIGINT NOT NULL, expires_at BIGINT, revoked_at BIGINT, used_at BIGINT
     ){clustered}
     """,

@@ -1,0 +1,263 @@
+"""A real MariaDB server for tests, with a fresh database for each.
+
+    with mariadb_server() as server, server.database() as url: ...
+
+The server is Debian's or Ubuntu's package `mariadb-server-core`: a binary, and no service that would start by itself.
+``python -m tests.support.mariadb`` gets it where it is missing; `make test` does that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+import pytest
+from sqlalchemy.engine import make_url
+
+from tests.support.daemons import (
+    HOST,
+    Daemon,
+    UnavailableError,
+    free_port,
+    give_away,
+    run_as_owner,
+    working_directory,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["MariadbServer", "UnavailableError", "ask", "mariadb", "mariadb_server", "mysql_url"]
+
+PACKAGE = "mariadb-server-core"
+USER = "keepstate"
+ADMIN = "administrator"
+# Commits reach the operating system, so they outlive a server that is killed; a power cut is not what is tested here. Changes
+# of tables would take ten times as long on a disk.
+OPTIONS = {
+    "bind-address": HOST,
+    "innodb-buffer-pool-size": "32M",
+    "innodb-log-file-size": "16M",
+    "innodb-flush-log-at-trx-commit": "2",
+    "innodb-flush-method": "nosync",
+    # the largest value, with a character before each of its own
+    "max-allowed-packet": "64M",
+    "max-connections": "200",
+    "performance-schema": "OFF",
+    "skip-log-bin": None,
+    "skip-name-resolve": None,
+}
+# The system tables as the package has them. An ordinary user may do nothing but to databases with our names: no right of
+# an administrator's lets it write where a server is read-only.
+SYSTEM_TABLES = ("mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql")
+USERS = """
+FLUSH PRIVILEGES;
+CREATE USER {user} IDENTIFIED BY '{password}';
+GRANT ALL ON `keepstate\\_%`.* TO {user};
+CREATE USER {admin} IDENTIFIED BY '{password}';
+GRANT ALL ON *.* TO {admin} WITH GRANT OPTION;
+"""
+
+
+class MariadbServer:
+    """A server of our own on loopback TCP, password-protected. `start` after making one."""
+
+    def __init__(self, directory: Path, options: Mapping[str, str | None]) -> None:
+        """Prepare one in `directory`, which goes with an owner that dies."""
+        self._directory = directory
+        self._data = directory / "data"
+        self._options = [
+            f"--{name}" if value is None else f"--{name}={value}" for name, value in options.items()
+        ]
+        self._password = secrets.token_hex(8)
+        self._daemon: Daemon | None = None
+        self._port = 0
+        self._numbers = itertools.count(1)
+        self._spare: list[str] = []
+
+    @property
+    def admin_url(self) -> str:
+        """The URL of somebody who may do anything; stays the same over `stop` and `start`."""
+        return f"mysql://{ADMIN}:{self._password}@{HOST}:{self._port}/"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the server, or None when it is stopped."""
+        return self._daemon.pid if self._daemon else None
+
+    def url_of(self, database: str) -> str:
+        """Return the URL of one database, existing or not, for an ordinary user."""
+        return f"mysql://{USER}:{self._password}@{HOST}:{self._port}/{database}"
+
+    def execute(self, *statements: str) -> list[Any]:
+        """Run statements as an administrator; return the rows of the last."""
+        return ask(self.admin_url, *statements)
+
+    @contextlib.contextmanager
+    def database(self, options: str = "") -> Iterator[str]:
+        """Give the URL of an empty database that nobody else uses meanwhile; it is dropped afterwards."""
+        name = f"keepstate_{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name} {options}")
+        try:
+            yield self.url_of(name)
+        finally:
+            with connected(self.admin_url) as connection, connection.cursor() as cursor:
+                # a transaction that somebody left open would keep its tables
+                cursor.execute(f"SELECT id FROM information_schema.processlist WHERE db = '{name}'")
+                for (number,) in cursor.fetchall():
+                    with contextlib.suppress(pymysql.OperationalError):
+                        cursor.execute(f"KILL {number}")
+                cursor.execute(f"DROP DATABASE {name}")
+
+    def start(self) -> None:
+        """Start the server and wait until it answers. Its first start makes the system tables and picks a port."""
+        if not self._data.exists():
+            self._initialize()
+        attempts = 1 if self._port else 5
+        for attempt in range(1, attempts + 1):
+            self._port = self._port or free_port()
+            try:
+                self._start()
+            except UnavailableError as error:
+                if attempt == attempts or "Can't start server: Bind" not in str(error):
+                    raise
+                self._port = 0  # somebody else took it in between
+            else:
+                return
+
+    def stop(self) -> None:
+        """Stop the server in good order, ending every connection. Stopping a stopped one is no error."""
+        self._stop(signal.SIGTERM, signal.SIGKILL)
+
+    def crash(self) -> None:
+        """Kill the server's process."""
+        self._stop(signal.SIGKILL)
+
+    def _stop(self, *signals: signal.Signals) -> None:
+        daemon, self._daemon = self._daemon, None
+        if daemon is not None:
+            daemon.stop(*signals)
+
+    def _command(self, *options: str) -> list[str]:
+        return [binary(), "--no-defaults", f"--datadir={self._data}", *self._options, *options]
+
+    def _initialize(self) -> None:
+        self._data.mkdir()
+        give_away(self._data)
+        parts = [
+            "CREATE DATABASE mysql;\nUSE mysql;\n",
+            "SET @auth_root_socket = NULL, @skip_auth_anonymous = 1, @current_hostname = 'localhost';\n",
+            *(Path("/usr/share/mysql", name).read_text(encoding="utf-8") for name in SYSTEM_TABLES),
+            USERS.format(user=f"{USER}@'{HOST}'", admin=f"{ADMIN}@'{HOST}'", password=self._password),
+        ]
+        command = self._command("--bootstrap")
+        try:
+            run_as_owner(command, self._directory, says="".join(parts).encode())
+        except subprocess.CalledProcessError as error:
+            said = error.stdout.decode(errors="replace")[-3000:]
+            raise UnavailableError(f"MariaDB could not make its system tables:\n{said}") from error
+
+    def _start(self) -> None:
+        command = self._command(
+            f"--port={self._port}", f"--socket={self._directory}/socket", "--pid-file=pid"
+        )
+        self._daemon = Daemon(command, home=self._directory, folder=self._directory, ends_by="TERM")
+        try:
+            self._daemon.wait(self._is_ready)
+        except UnavailableError:
+            self._daemon = None
+            raise
+
+    def _is_ready(self) -> bool:
+        try:
+            self.execute("SELECT 1")
+        except pymysql.OperationalError:
+            return False
+        return True
+
+
+def ask(url: str, *statements: str) -> list[Any]:
+    """Run statements at a URL, one transaction each, and return the rows of the last."""
+    with connected(url) as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return list(cursor.fetchall())
+
+
+def connected(url: str, **options: Any) -> pymysql.Connection[Any]:
+    """Connect past keepstate, in autocommit mode unless told otherwise."""
+    parsed = make_url(url)
+    options = {"autocommit": True, "charset": "utf8mb4", **options}
+    return pymysql.connect(
+        host=parsed.host,
+        port=parsed.port or 3306,
+        user=parsed.username,
+        password=str(parsed.password),
+        database=parsed.database or None,
+        **options,
+    )
+
+
+@contextlib.contextmanager
+def mariadb_server(*, settings: Mapping[str, str | None] | None = None) -> Iterator[MariadbServer]:
+    """Run a server in a temporary folder; stop it and remove the folder on leaving.
+
+    `settings` are added to the command line. When this process dies, killed or not, the server ends too. Raises
+    `UnavailableError` when it does not start.
+    """
+    directory = working_directory("MariaDB", in_memory=True)
+    try:
+        server = MariadbServer(directory, {**OPTIONS, **(settings or {})})
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariadbServer]:
+    """One MariaDB server for the session. A test that stops it starts it again."""
+    with mariadb_server() as server:
+        yield server
+
+
+@pytest.fixture
+def mysql_url(mariadb: MariadbServer) -> Iterator[str]:
+    """The URL of a fresh, empty database."""
+    with mariadb.database() as url:
+        yield url
+
+
+def binary() -> str:
+    """Return where the server is. Raises ``UnavailableError`` saying how to get it."""
+    found = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if found is None:
+        raise UnavailableError(
+            f"there is no MariaDB; `make test` installs one, or: apt-get install {PACKAGE}"
+        )
+    return found
+
+
+def main() -> None:
+    """Get the server where it is missing."""
+    try:
+        binary()
+    except UnavailableError:
+        from tests.support.packages import install
+
+        install(PACKAGE)
+
+
+if __name__ == "__main__":
+    main()

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 COUNT = "SELECT COUNT(*) FROM keepstate_log"
 
 
-@pytest.mark.parametrize("times", [300, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "times", [300, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_the_log_of_a_key_is_bounded(
     request: pytest.FixtureRequest, tmp_path: Path, database: str, times: int

@@ -19,6 +19,8 @@ CONFIG = """
 [checks]
 # What schemas can't say may be refused: that a text is no JSON, that a key is named twice, that an attempt is late.
 positive_data_acceptance.expected-statuses = ["2xx", "404", "409", "422"]
+# A list that is too long may be refused for its bytes before it is read.
+negative_data_rejection.expected-statuses = ["400", "401", "403", "404", "405", "408", "409", "413", "415", "422"]
 """
 
 

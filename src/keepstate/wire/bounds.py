@@ -18,8 +18,10 @@ LONGEST_PATTERN = 3001
 
 ENDS = ("failed", "lost", "success", "superseded", "up_for_retry")
 """How an attempt may have ended."""
-KINDS = ("api", "cli", "task", "watcher", "web")
-"""Who may write."""
+SENT_KINDS = ("api", "cli", "task", "watcher")
+"""Who may write by a request."""
+KINDS = (*SENT_KINDS, "web")
+"""Who may write at all: the pages' writer, who has logged in, comes in no request."""
 
 _ID = {
     "minLength": 1,
@@ -71,7 +73,7 @@ _OF_ONE: dict[tuple[str, str], Mapping[str, Any]] = {
     ("Holder", "pid"): _NUMBER,
     ("Session", "id"): _NAME,
     ("Session", "number"): _NUMBER,
-    ("Writer", "kind"): {"enum": list(KINDS)},
+    ("Writer", "kind"): {"enum": list(SENT_KINDS)},
     ("Writer", "name"): _NAME,
     ("Batch", "changes"): {"minItems": 1, "maxItems": MOST_AT_ONCE},
     ("purge", "sessions"): {"maxItems": MOST_AT_ONCE},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from keepstate.allowance import asked_at
@@ -446,15 +446,10 @@ class SqlBackend:
         if dry_run:
             yield purge.count(self._query, now=now, idle=idle, own=own)
             return
-        sweep = partial(purge.sweep_entries, now=now, limit=batch_size)
-        while (report := sweep(self._query, self._write)) is not None:
-            yield report
-        sweep = partial(purge.sweep_scopes, now=now, limit=batch_size, idle=idle)
-        while (report := sweep(self._query, self._write)) is not None:
-            yield report
-        sweep = partial(purge.sweep_sessions, now=now, limit=batch_size, own=own)
-        while (report := sweep(self._query, self._write)) is not None:
-            yield report
+        ask = (self._query, self._write)
+        yield from purge.sweep_entries(*ask, now=now, limit=batch_size)
+        yield from purge.sweep_scopes(*ask, now=now, limit=batch_size, idle=idle)
+        yield from purge.sweep_sessions(*ask, now=now, limit=batch_size, own=own)
 
     def tokens(self) -> TokenRows:
         """Return the table of the server's tokens."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from keepstate.backends.sql.dialects import Dialect
@@ -46,6 +47,10 @@ class Transaction(Protocol):
 
     def run(self, sql: str, params: Params) -> int:
         """Return how many rows changed."""
+        ...
+
+    def run_many(self, sql: str, rows: Sequence[Params]) -> int:
+        """Run a statement once for each of ``rows``, in few round trips where the driver can; return how many changed."""
         ...
 
 

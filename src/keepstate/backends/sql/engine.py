@@ -23,7 +23,7 @@ from keepstate.backends.sql.turnstile import Turnstile
 from keepstate.errors import BackendError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from sqlalchemy.engine import URL
 
@@ -56,6 +56,10 @@ class EngineTransaction:
         """Return how many rows changed."""
         self._cursor.execute(*self._say(sql, params))
         return int(self._cursor.rowcount)
+
+    def run_many(self, sql: str, rows: Sequence[Params]) -> int:
+        """Run a statement for each; return how many rows changed."""
+        return sum(self.run(sql, params) for params in rows)
 
 
 class EngineDatabase(ABC):

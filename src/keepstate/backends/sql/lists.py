@@ -172,13 +172,8 @@ def lock_asset(tx: Transaction, dialect: Dialect, scope: AssetScope) -> int | No
 
 def erase_asset(tx: Transaction, scope_id: int) -> None:
     """Erase an asset and all its rows."""
-    erase_contents(tx, scope_id)
-    tx.run(sql.DELETE_ASSET, {"id": scope_id})
-    tx.run(sql.DELETE_SCOPE, {"id": scope_id})
-
-
-def erase_contents(tx: Transaction, scope_id: int) -> int:
-    """Erase the entries, the log and the attempts of a scope; return how many attempts there were."""
     tx.run(sql.ERASE_ALL_ENTRIES, {"scope_id": scope_id})
     tx.run(sql.ERASE_LOG, {"scope_id": scope_id})
-    return tx.run(sql.ERASE_ATTEMPTS, {"id": scope_id})
+    tx.run(sql.ERASE_ATTEMPTS, {"id": scope_id})
+    tx.run(sql.DELETE_ASSET, {"id": scope_id})
+    tx.run(sql.DELETE_SCOPE, {"id": scope_id})

@@ -13,7 +13,15 @@ from keepstate.errors import ConfigurationError, StoreCorruptedError, StoreFullE
 try:
     import sqlalchemy
 
-    from keepstate.backends.sql.engine import NAMED, EngineDatabase, Meaning, pooled, read_url, text_of
+    from keepstate.backends.sql.engine import (
+        NAMED,
+        EngineDatabase,
+        EngineTransaction,
+        Meaning,
+        pooled,
+        read_url,
+        text_of,
+    )
 except ImportError as exc:  # pragma: no cover - the bare install's test runs this in a process of its own
     raise ConfigurationError(
         'a PostgreSQL store needs SQLAlchemy and a driver: pip install "keepstate[postgres]"',
@@ -21,7 +29,7 @@ except ImportError as exc:  # pragma: no cover - the bare install's test runs th
     ) from exc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy.engine import Engine
 
@@ -57,10 +65,23 @@ def _numbered(sql: str) -> tuple[bytes, Callable[[Params], tuple[Any, ...]]]:
     )
 
 
+class PostgresTransaction(EngineTransaction):
+    """Statements between BEGIN and COMMIT."""
+
+    def run_many(self, sql: str, rows: Sequence[Params]) -> int:
+        """Run a statement for each; psycopg 3 sends them all before it waits, and counts the rows of all."""
+        if self._say is not _by_number or not rows:
+            return super().run_many(sql, rows)
+        text, pick = _numbered(sql)
+        self._cursor.executemany(text, [pick(params) for params in rows])
+        return int(self._cursor.rowcount)
+
+
 class PostgresDatabase(EngineDatabase):
     """A PostgreSQL database."""
 
     dialect = POSTGRESQL
+    _transaction = PostgresTransaction
 
     def __init__(self, engine: Engine, *, owned: bool, timeout: float = 30.0) -> None:
         """See `EngineDatabase`."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import Params, Row, Transaction
-from keepstate.backends.sql.lists import erase_contents
 from keepstate.clock import DAY
 from keepstate.scope import CleanupReport, RunScope
 
@@ -28,57 +28,65 @@ Write = Callable[[Callable[[Transaction], CleanupReport]], CleanupReport]
 # written just now is no trouble.
 
 
-def sweep_entries(query: Query, write: Write, *, now: int, limit: int) -> CleanupReport | None:
-    """Remove entries and versions whose time has come; ``None`` when nothing was due."""
-    due = query(sql.DUE_ENTRIES, {"now": now, "limit": limit})
-    return write(lambda tx: _erase_entries(tx, due, now)) if due else None
+def sweep_entries(query: Query, write: Write, *, now: int, limit: int) -> Iterator[CleanupReport]:
+    """Remove entries and versions whose time has come, so many at a time."""
+    since = 0
+    while due := query(sql.DUE_ENTRIES, {"now": now, "since": since, "limit": limit}):
+        yield write(partial(_erase_entries, due=due, now=now))
+        since = due[-1][-1]
 
 
-def _erase_entries(tx: Transaction, due: list[Row], now: int) -> CleanupReport:
-    entries = history = 0
-    emptied: dict[int, None] = {}
-    for scope_id, key, log_limit in due:
-        params = {"scope_id": scope_id, "key": key, "now": now, "keep": log_limit}
-        if tx.run(sql.ERASE_EXPIRED_ENTRY, params):
-            entries += 1
-            history += tx.run(sql.ERASE_LOG_OF_KEY, params)
-            emptied[scope_id] = None
-        else:
-            # first what a write would have trimmed by now: it must not come back when newer rows are gone
-            erased = tx.run(sql.TRIM_LOG, params) + tx.run(sql.ERASE_EXPIRED_LOG, params)
-            tx.run(sql.RESCHEDULE_SWEEP, {**params, "erased": erased})
-            history += erased
-    for scope_id in emptied:
-        tx.run(sql.SWEEP_EMPTIED_SCOPE, {"scope_id": scope_id, "now": now})
+def _erase_entries(tx: Transaction, *, due: list[Row], now: int) -> CleanupReport:
+    over: list[dict[str, Any]] = []
+    standing: list[dict[str, Any]] = []
+    for scope_id, key, log_limit, is_over, _ in due:
+        one = {"scope_id": scope_id, "key": key, "now": now, "keep": log_limit}
+        (over if is_over else standing).append(one)
+    entries = tx.run_many(sql.ERASE_EXPIRED_ENTRY, over)
+    history = tx.run_many(sql.ERASE_LOG_OF_ERASED, over)
+    for one in standing:
+        # first what a write would have trimmed by now: it must not come back when newer rows are gone
+        erased = tx.run(sql.TRIM_LOG, one) + tx.run(sql.ERASE_EXPIRED_LOG, one)
+        tx.run(sql.RESCHEDULE_SWEEP, {**one, "erased": erased})
+        history += erased
+    emptied = dict.fromkeys(one["scope_id"] for one in over)
+    tx.run_many(sql.SWEEP_EMPTIED_SCOPE, [{"scope_id": one, "now": now} for one in emptied])
     return CleanupReport(entries=entries, history=history)
 
 
 def sweep_scopes(
     query: Query, write: Write, *, now: int, limit: int, idle: int | None
-) -> CleanupReport | None:
-    """Remove scopes that hold nothing and have idled, and those of deleted runs; ``None`` when nothing was due.
+) -> Iterator[CleanupReport]:
+    """Remove scopes that hold nothing and have idled, and those of deleted runs, so many at a time.
 
     A run outlasts its task instances by one cleanup, however the batches fall.
     """
-    due = query(sql.DUE_SCOPES, {"now": now, "limit": limit})
-    return write(lambda tx: _erase_scopes(tx, due, now, idle)) if due else None
+    since = 0
+    while due := query(sql.DUE_SCOPES, {"now": now, "since": since, "limit": limit}):
+        yield write(partial(_erase_scopes, due=due, now=now, idle=idle))
+        since = due[-1][-1]
 
 
-def _erase_scopes(tx: Transaction, due: list[Row], now: int, idle: int | None) -> CleanupReport:
-    scopes = attempts = 0
+def _erase_scopes(tx: Transaction, *, due: list[Row], now: int, idle: int | None) -> CleanupReport:
+    going: list[dict[str, Any]] = []
+    staying: list[dict[str, Any]] = []
     left: dict[RunScope, None] = {}
-    for scope_id, kind, deleted, updated_at, state, dag_id, run_id, holds_entries, run_has_tasks in due:
+    for scope_id, kind, deleted, updated_at, state, dag_id, run_id, holds_entries, run_has_tasks, _ in due:
         stays = holds_entries or (kind == "run" and run_has_tasks)
         again = None if deleted else _stays_until(tx, scope_id, updated_at, state, now, idle, stays=stays)
-        if again is None and tx.run(sql.ERASE_IDLE_SCOPE, {"id": scope_id, "updated_at": updated_at}):
-            scopes += 1
-            attempts += erase_contents(tx, scope_id)
-            if kind == "task":
-                left[RunScope(dag_id, run_id)] = None
-        else:
-            tx.run(sql.POSTPONE_SCOPE, {"id": scope_id, "sweep_at": again or now + _LOOK_AGAIN})
-    for run in left:
-        tx.run(sql.SWEEP_RUN, {"digest": run.digest, "sweep_at": now + 1})
+        if again is not None:
+            staying.append({"id": scope_id, "sweep_at": again})
+            continue
+        going.append({"id": scope_id, "updated_at": updated_at})
+        if kind == "task":
+            left[RunScope(dag_id, run_id)] = None
+    # what was changed since it was listed is still there, with what it holds, for the next cleanup to look at
+    scopes = tx.run_many(sql.ERASE_IDLE_SCOPE, going)
+    attempts = tx.run_many(sql.ERASE_ATTEMPTS_OF_ERASED, going)
+    tx.run_many(sql.ERASE_ENTRIES_OF_ERASED, going)
+    tx.run_many(sql.ERASE_LOG_OF_ERASED_SCOPE, going)
+    tx.run_many(sql.POSTPONE_SCOPE, staying)
+    tx.run_many(sql.SWEEP_RUN, [{"digest": run.digest, "sweep_at": now + 1} for run in left])
     return CleanupReport(scopes=scopes, attempts=attempts)
 
 
@@ -106,18 +114,20 @@ def _stays_until(
 
 def sweep_sessions(
     query: Query, write: Write, *, now: int, limit: int, own: AbstractSet[str]
-) -> CleanupReport | None:
-    """Remove sessions whose client is long gone, which those of this process are not; ``None`` when nothing was due."""
+) -> Iterator[CleanupReport]:
+    """Remove sessions whose client is long gone, which those of this process are not, so many at a time."""
     before = now - _SESSION_LASTS
-    old = query(sql.OLD_SESSIONS, {"before": before, "limit": limit + len(own)})
-    due = [row[0] for row in old if row[0] not in own][:limit]
-    return write(lambda tx: _erase_sessions(tx, due, before)) if due else None
+    while True:
+        old = query(sql.OLD_SESSIONS, {"before": before, "limit": limit + len(own)})
+        due = [row[0] for row in old if row[0] not in own][:limit]
+        if not due:
+            return
+        yield write(partial(_erase_sessions, due=due, before=before))
 
 
-def _erase_sessions(tx: Transaction, due: list[str], before: int) -> CleanupReport:
-    return CleanupReport(
-        sessions=sum(tx.run(sql.ERASE_OLD_SESSION, {"id": one, "before": before}) for one in due)
-    )
+def _erase_sessions(tx: Transaction, *, due: list[str], before: int) -> CleanupReport:
+    rows = [{"id": one, "before": before} for one in due]
+    return CleanupReport(sessions=tx.run_many(sql.ERASE_OLD_SESSION, rows))
 
 
 def count(query: Query, *, now: int, idle: int | None, own: AbstractSet[str]) -> CleanupReport:

@@ -26,6 +26,7 @@ from keepstate.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -442,3 +443,7 @@ class SqliteTransaction:
     def run(self, sql: str, params: Params) -> int:
         """Return how many rows changed."""
         return self._execute(sql, params).rowcount
+
+    def run_many(self, sql: str, rows: Sequence[Params]) -> int:
+        """Run a statement for each; return how many rows changed."""
+        return self._connection.hand.executemany(sql, rows).rowcount if rows else 0

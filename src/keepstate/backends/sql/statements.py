@@ -380,8 +380,11 @@ COUNT_ASSETS = f"SELECT COUNT(*) FROM keepstate_asset a {_FITTING}"
 
 # ------------------------------------------------------------------------------------------------ cleanup
 
+# A cleanup goes through what is due in the order of `sweep_at`, each batch from where the last one ended: a database that
+# leaves the rows it deleted for later would step over them all again, batch by batch.
 DUE_ENTRIES = """
-SELECT scope_id, entry_key, log_limit FROM keepstate_entry WHERE sweep_at <= :now ORDER BY sweep_at LIMIT :limit
+SELECT scope_id, entry_key, log_limit, expires_at <= :now, sweep_at FROM keepstate_entry
+WHERE sweep_at >= :since AND sweep_at <= :now ORDER BY sweep_at LIMIT :limit
 """
 COUNT_EXPIRED_ENTRIES = "SELECT COUNT(*) FROM keepstate_entry WHERE sweep_at <= :now AND expires_at <= :now"
 COUNT_DUE_LOG = """
@@ -395,6 +398,10 @@ WHERE e.sweep_at <= :now AND (
 # the row may have been written again since it was listed: only what is still due goes
 ERASE_EXPIRED_ENTRY = """
 DELETE FROM keepstate_entry WHERE scope_id = :scope_id AND entry_key = :key AND expires_at <= :now
+"""
+ERASE_LOG_OF_ERASED = """
+DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND NOT EXISTS (
+  SELECT 1 FROM keepstate_entry e WHERE e.scope_id = :scope_id AND e.entry_key = :key)
 """
 ERASE_EXPIRED_LOG = (
     "DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND expires_at <= :now"
@@ -413,8 +420,9 @@ WHERE scope_id = :scope_id AND entry_key = :key
 DUE_SCOPES = """
 SELECT s.id, s.kind, s.deleted, s.updated_at, s.state, s.dag_id, s.run_id,
   (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = s.id LIMIT 1),
-  (SELECT 1 FROM keepstate_scope t WHERE t.dag_id = s.dag_id AND t.run_id = s.run_id AND t.kind = 'task' LIMIT 1)
-FROM keepstate_scope s WHERE s.sweep_at <= :now ORDER BY s.sweep_at LIMIT :limit
+  (SELECT 1 FROM keepstate_scope t WHERE t.dag_id = s.dag_id AND t.run_id = s.run_id AND t.kind = 'task' LIMIT 1),
+  s.sweep_at
+FROM keepstate_scope s WHERE s.sweep_at >= :since AND s.sweep_at <= :now ORDER BY s.sweep_at LIMIT :limit
 """
 LAST_BEAT = "SELECT MAX(beat_at) FROM keepstate_attempt WHERE scope_id = :id AND state = 'running'"
 POSTPONE_SCOPE = "UPDATE keepstate_scope SET sweep_at = :sweep_at WHERE id = :id"
@@ -424,6 +432,10 @@ WHERE id = :scope_id AND sweep_at > :now AND NOT EXISTS (SELECT 1 FROM keepstate
 """
 SWEEP_RUN = "UPDATE keepstate_scope SET sweep_at = :sweep_at WHERE digest = :digest AND deleted = 0"
 ERASE_IDLE_SCOPE = "DELETE FROM keepstate_scope WHERE id = :id AND updated_at = :updated_at"
+_OF_ERASED = "WHERE scope_id = :id AND NOT EXISTS (SELECT 1 FROM keepstate_scope s WHERE s.id = :id)"
+ERASE_ATTEMPTS_OF_ERASED = f"DELETE FROM keepstate_attempt {_OF_ERASED}"
+ERASE_ENTRIES_OF_ERASED = f"DELETE FROM keepstate_entry {_OF_ERASED}"
+ERASE_LOG_OF_ERASED_SCOPE = f"DELETE FROM keepstate_log {_OF_ERASED}"
 
 # what a cleanup would remove: a scope that holds nothing but what expires goes in the same cleanup
 COUNT_IDLE_SCOPES = """

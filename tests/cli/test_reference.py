@@ -83,7 +83,8 @@ def test_every_command_takes_a_url() -> None:
         name
         for name, command in COMMANDS.items()
         if "--url" not in options(command)
-        and name not in {"keepstate airflow", "keepstate db", "keepstate token", "keepstate demo"}
+        and name
+        not in {"keepstate airflow", "keepstate db", "keepstate token", "keepstate demo", "keepstate copy"}
     ]
     assert without == []
 

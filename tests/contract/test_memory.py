@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from keepstate.backends.memory import MemoryBackend
-from keepstate.testing.contract import FullContract
+from keepstate.testing.contract import Copies, FullContract
 
 
-class TestMemory(FullContract):
+class TestMemory(FullContract, Copies):
     many_writes = 100_000
     rounds = 100
 

@@ -8,7 +8,7 @@ import pytest
 
 from keepstate.connect import connect
 from keepstate.settings import Settings
-from keepstate.testing.contract import FullContract
+from keepstate.testing.contract import Copies, FullContract
 from tests.support.mariadb import connected
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def database(mariadb: MariadbServer) -> Iterator[tuple[Backend, pymysql.Connecti
         yield store.backend, connection, sorted(tables)
 
 
-class TestMysql(FullContract):
+class TestMysql(FullContract, Copies):
     @pytest.fixture
     def backend(self, database: tuple[Backend, pymysql.Connection[Any], list[str]]) -> Iterator[Backend]:
         """One that is empty, and left so."""

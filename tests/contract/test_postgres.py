@@ -9,7 +9,7 @@ import pytest
 
 from keepstate.connect import connect
 from keepstate.settings import Settings
-from keepstate.testing.contract import FullContract
+from keepstate.testing.contract import Copies, FullContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def database(postgres: PostgresServer) -> Iterator[tuple[Backend, psycopg.Connec
         yield store.backend, connection
 
 
-class TestPostgres(FullContract):
+class TestPostgres(FullContract, Copies):
     @pytest.fixture
     def backend(self, database: tuple[Backend, psycopg.Connection]) -> Iterator[Backend]:
         """One that is empty, and left so."""

@@ -9,7 +9,7 @@ import pytest
 
 from keepstate.connect import connect
 from keepstate.settings import Settings
-from keepstate.testing.contract import FullContract
+from keepstate.testing.contract import Copies, FullContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-class TestSqlite(FullContract):
+class TestSqlite(FullContract, Copies):
     @pytest.fixture
     def backend(self, empty_file: Path, tmp_path: Path) -> Iterator[Backend]:
         """One over a file of its own."""

@@ -61,6 +61,7 @@ def postgresql(postgres_url: str) -> dict[str, str]:
     """The PostgreSQL of the pages."""
     return {
         "postgresql://keeper:secret@db.example.com/jobs": postgres_url,
+        "postgresql://keeper@db.example.com/jobs": postgres_url,
         "postgresql+psycopg://keeper:secret@db.example.com/jobs": postgres_url.replace(
             "://", "+psycopg://", 1
         ),

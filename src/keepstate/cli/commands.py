@@ -24,6 +24,9 @@ HOMES = {
     "runs": "runs",
     "attempts": "attempts",
     "cleanup": "cleanup",
+    "copy": "copies",
+    "export": "copies",
+    "import": "copies",
     "db": "db",
     "serve": "serve",
     "token": "token",
@@ -37,7 +40,7 @@ with an underscore behind it: ``get_`` for ``keepstate get``."""
 PANELS = {
     "Entries": ("get", "set", "delete", "clear", "list", "history", "restore", "tail", "assets"),
     "Runs": ("run", "runs", "attempts"),
-    "The store": ("cleanup", "db", "airflow", "doctor"),
+    "The store": ("cleanup", "copy", "export", "import", "db", "airflow", "doctor"),
     "The server": ("serve", "token"),
     "First steps": ("demo",),
 }

@@ -24,9 +24,11 @@ from keepstate.backends.base import (
     unknown,
     which_asset,
 )
+from keepstate.backends.images import Fate, Tally, may_replace
+from keepstate.backends.memory import images
 from keepstate.backends.memory.record import Record
 from keepstate.clock import DAY, to_datetime
-from keepstate.errors import BackendError
+from keepstate.errors import BackendError, InvalidIdError
 from keepstate.patterns import fits
 from keepstate.scope import (
     AssetInfo,
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
         Session,
         StoredVersion,
     )
+    from keepstate.backends.images import Image, Selection
     from keepstate.scope import Attempt, Scope, Writer
 
 # no client tries a request again for this long
@@ -463,6 +466,60 @@ class MemoryBackend:
                 del self._sessions[key]
         return CleanupReport(sessions=len(gone)) if gone else None
 
+    # -------------------------------------------------------------------------------------------- copies
+
+    def images(self, selection: Selection, *, now: int, after: int, limit: int) -> list[tuple[int, Image]]:
+        """See `Copyable.images`."""
+        with self._lock:
+            found = sorted(
+                (one.id, scope)
+                for scope, one in self._records.items()
+                if one.id > after and _is_selected(selection, scope)
+            )
+            return [
+                (place, images.image_of(scope, self._records[scope], now)) for place, scope in found[:limit]
+            ]
+
+    def take_in(self, several: Sequence[Image], *, now: int, overwrite: bool = False) -> list[Fate]:
+        """See `Copyable.take_in`."""
+        del now
+        with self._lock:
+            return [self._take_in(image, overwrite=overwrite) for image in several]
+
+    def _take_in(self, image: Image, *, overwrite: bool) -> Fate:
+        try:
+            found = self._find(image.head.scope)
+        except InvalidIdError:
+            # its name belongs to one asset here, and its uri to another
+            return Fate.CONFLICT
+        if found is not None:
+            fate = may_replace(image, images.head_of(found.scope, found), found.copied)
+            if fate is Fate.UNCHANGED:
+                found.copied = found.copied or image.head.fingerprint
+                return fate
+            if fate is Fate.CONFLICT and not overwrite:
+                return fate
+            del self._records[found.scope]
+        number = found.id if found else next(self._ids)
+        self._records[image.head.scope] = images.record_of(image, number)
+        return Fate.COPIED
+
+    def tally(self, selection: Selection, *, now: int) -> Tally:
+        """See `Copyable.tally`."""
+        with self._lock:
+            found = [
+                (scope, one)
+                for scope, one in self._records.items()
+                if not one.standing.deleted and _is_selected(selection, scope)
+            ]
+        return Tally(
+            task_instances=sum(isinstance(scope, TaskScope) for scope, _ in found),
+            runs=sum(isinstance(scope, RunScope) for scope, _ in found),
+            assets=sum(isinstance(scope, AssetScope) for scope, _ in found),
+            entries=sum(len(one.live(now)) for _, one in found),
+            attempts=sum(at.state != "deleted" for _, one in found for at in one.attempts.values()),
+        )
+
     def check_writable(self) -> None:
         """Memory can be written."""
 
@@ -518,6 +575,19 @@ class MemoryBackend:
     def _note(self, session: Session | None, answer: Applied, now: int) -> None:
         if session is not None:
             self._sessions[session.id] = (session.number, answer, now)
+
+
+def _is_selected(selection: Selection, scope: Scope) -> bool:
+    if isinstance(scope, AssetScope):
+        names = (str(scope.name), str(scope.uri))
+        wanted = selection.assets
+        return selection.has_assets and (wanted is None or any(fits(wanted, name) for name in names))
+    return (
+        selection.has_runs
+        and selection.dag_id in {None, scope.dag_id}
+        and selection.run_id in {None, scope.run_id}
+        and (selection.dags is None or fits(selection.dags, scope.dag_id))
+    )
 
 
 def _full_name(scope: AssetScope, found: Record | None) -> AssetScope:

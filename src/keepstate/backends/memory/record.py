@@ -92,6 +92,7 @@ class Record:
     standing: Standing = _NEW
     state: str | None = None
     reset: bool = False
+    copied: str | None = None
     rows: dict[str, Row] = field(default_factory=dict)
     log: dict[str, tuple[StoredVersion, ...]] = field(default_factory=dict)
     attempts: dict[tuple[int, int, str], AttemptRow] = field(default_factory=dict)

@@ -45,9 +45,9 @@ def lock(tx: Transaction, dialect: Dialect, scope: AssetScope, now: int) -> Row:
     if row is None or (known is None) != (before is None) or (known is not None and known[0] != row[0]):
         raise TransientError("another process made, renamed or deleted this asset in the meantime")
     if known is None:
-        tx.run(sql.CREATE_ASSET, _called(row[0], name, uri))
+        tx.run(sql.CREATE_ASSET, called(row[0], name, uri))
     elif None not in (scope.name, scope.uri) and known[1] != scope:
-        tx.run(sql.RENAME_ASSET, _called(row[0], name, uri))
+        tx.run(sql.RENAME_ASSET, called(row[0], name, uri))
         tx.run(sql.REDIGEST_SCOPE, {"id": row[0], "digest": asset_digest("name", name)})
     return row
 
@@ -72,7 +72,8 @@ def _halves(scope: AssetScope) -> tuple[str, str]:
     return scope.name or scope.uri or "", scope.uri or scope.name or ""
 
 
-def _called(scope_id: int, name: str, uri: str) -> dict[str, object]:
+def called(scope_id: int, name: str, uri: str) -> dict[str, object]:
+    """Return the parameters of what an asset is called."""
     return {
         "id": scope_id,
         "name": name,

@@ -31,7 +31,7 @@ from keepstate.backends.base import (
 )
 from keepstate.backends.patience import Patience
 from keepstate.backends.sessions import Sessions
-from keepstate.backends.sql import assets, attempts, entries, forking, lists, purge, upgrade
+from keepstate.backends.sql import assets, attempts, entries, forking, images, lists, purge, upgrade
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import (
     Database,
@@ -66,6 +66,8 @@ from keepstate.scope import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from keepstate.backends.images import Fate, Image, Selection, Tally
 
 T = TypeVar("T")
 
@@ -450,6 +452,20 @@ class SqlBackend:
         yield from purge.sweep_entries(*ask, now=now, limit=batch_size)
         yield from purge.sweep_scopes(*ask, now=now, limit=batch_size, idle=idle)
         yield from purge.sweep_sessions(*ask, now=now, limit=batch_size, own=own)
+
+    def images(self, selection: Selection, *, now: int, after: int, limit: int) -> list[tuple[int, Image]]:
+        """See `Copyable.images`."""
+        return images.images(self._query, self._db.dialect, selection, now=now, after=after, limit=limit)
+
+    def take_in(self, several: Sequence[Image], *, now: int, overwrite: bool = False) -> list[Fate]:
+        """See `Copyable.take_in`."""
+        return self._write(
+            lambda tx: images.take_in(tx, self._db.dialect, several, now=now, overwrite=overwrite)
+        )
+
+    def tally(self, selection: Selection, *, now: int) -> Tally:
+        """See `Copyable.tally`."""
+        return images.tally(self._query, self._db.dialect, selection, now=now)
 
     def tokens(self) -> TokenRows:
         """Return the table of the server's tokens."""

@@ -134,7 +134,7 @@ MYSQL = Dialect(
         # where it would mean OR; its index is named by the statement that has it
         (r" \|\| ''", ""),
         # bytes have no characters for a wildcard to stand for
-        (r"([\w.]+) LIKE :pattern", r"CONVERT(\1 USING utf8mb4) COLLATE utf8mb4_bin LIKE :pattern"),
+        (r"([\w.]+) LIKE :", r"CONVERT(\1 USING utf8mb4) COLLATE utf8mb4_bin LIKE :"),
         # MySQL deletes nothing from a table that it reads, unless it reads it first
         (r"\((SELECT o\.version .*?OFFSET :keep)\)", r"(SELECT version FROM (\1) AS kept)"),
         # it counts the rounds of a recursion and gives up, but steps from dag to dag in an index by itself

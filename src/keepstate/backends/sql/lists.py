@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from keepstate.backends.sql.dialects import Dialect
 
 # an attempt of a deleted run is known as such for this long; no task outlives its deleted run by more
-_BURIED = 7 * DAY
+BURIED = 7 * DAY
 
 
 _ALL = 2**31 - 1
@@ -157,7 +157,7 @@ def erase_run(tx: Transaction, scopes: list[Row], now: int) -> int:
         tx.run(sql.ERASE_ALL_ENTRIES, {"scope_id": scope_id})
         tx.run(sql.ERASE_LOG, {"scope_id": scope_id})
         tx.run(sql.STRIP_ATTEMPTS, {"id": scope_id})
-        tx.run(sql.BURY_SCOPE, {"id": scope_id, "now": now, "sweep_at": now + _BURIED})
+        tx.run(sql.BURY_SCOPE, {"id": scope_id, "now": now, "sweep_at": now + BURIED})
     return sum(kind == "task" for _, kind in scopes)
 
 

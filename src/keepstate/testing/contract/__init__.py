@@ -27,7 +27,8 @@ verbs, values, keys, checkpoints and their awaitable twins. The fixture gives an
             return MyClass()
 
 Each test gets a fresh backend, which must be empty. A backend that asks for the time by itself takes it from the fixture
-``clock``. A topic may be run alone: derive the class from `Fencing`, `Assets`, … instead. Nothing is needed but pytest.
+``clock``. The topic `Copies` is apart, for a backend that can also be copied as a whole
+(`keepstate.backends.images`): ``class TestMyBackend(FullContract, Copies)``. A topic may be run alone: derive the class from `Fencing`, `Assets`, … instead. Nothing is needed but pytest.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ pytest.register_assert_rewrite(
             "checkpoint",
             "cleanup",
             "concurrency",
+            "copies",
             "fencing",
             "guide",
             "history",
@@ -67,6 +69,7 @@ from keepstate.testing.contract.awaitables import FourTwins, Twins  # noqa: E402
 from keepstate.testing.contract.checkpoint import Checkpoints  # noqa: E402
 from keepstate.testing.contract.cleanup import Cleanup  # noqa: E402
 from keepstate.testing.contract.concurrency import Concurrency  # noqa: E402
+from keepstate.testing.contract.copies import Copies  # noqa: E402
 from keepstate.testing.contract.fencing import Fencing  # noqa: E402
 from keepstate.testing.contract.guide import FourVerbs, Refusals  # noqa: E402
 from keepstate.testing.contract.history import History  # noqa: E402
@@ -86,6 +89,7 @@ __all__ = [
     "Checkpoints",
     "Cleanup",
     "Concurrency",
+    "Copies",
     "DeletedRuns",
     "Fencing",
     "FourTwins",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 
-_NAMES = ("0001_initial", "0002_tokens")
+_NAMES = ("0001_initial", "0002_tokens", "0003_copies")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,177 @@
+"""Scopes as a whole, for copies of a store: what a backend gives out and takes in besides the verbs of `backends.base`.
+
+An image is a scope with all that hangs on it at one moment: entries, what is left of removed ones, history and attempts. So
+a copy is fenced as its original is, and compare-and-set goes on where it stood. Numbers that a store gives to its rows are its
+own, and those of its clients' sessions are nobody else's: neither is part of an image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from keepstate.backends.base import StoredVersion  # noqa: TC001 - it is looked up where an image becomes JSON
+from keepstate.scope import AssetScope, RunScope, TaskScope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class KeptEntry:
+    """An entry; or, without a text, what is left of a removed one for as long as its history lasts."""
+
+    key: str
+    version: int
+    updated_at: int
+    text: str | None = None
+    expires_at: int | None = None
+    writer: str | None = None
+
+
+@dataclass(frozen=True)
+class KeptAttempt:
+    """An attempt, with what only its store knows of it. ``attempt_id`` is empty where it has none."""
+
+    incarnation: int
+    try_number: int
+    state: str
+    started_at: int
+    attempt_id: str = ""
+    item: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    process_started: str | None = None
+    beat_at: int | None = None
+    ended_at: int | None = None
+    reason: str | None = None
+    result: str | None = None
+    arguments: str | None = None
+
+
+@dataclass(frozen=True)
+class Head:
+    """How a scope stands, without its contents. An asset's name and uri are part of how it stands."""
+
+    scope: TaskScope | RunScope | AssetScope
+    version: int
+    incarnation: int
+    created_at: int
+    updated_at: int
+    try_number: int | None = None
+    attempt_id: str | None = None
+    item: str | None = None
+    state: str | None = None
+    deleted: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells it from every other moment of any scope: whatever changes a scope changes its head."""
+        facts = [getattr(self, one.name) for one in fields(Head) if one.name != "scope"]
+        text = json.dumps([str(type(self.scope).__name__), *_names(self.scope), *facts], ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+@dataclass(frozen=True)
+class Image:
+    """A scope with all that hangs on it, at one moment. What has expired by then is not part of it.
+
+    ``origin`` is the fingerprint of the head that was last copied into this scope, if any was.
+    """
+
+    head: Head
+    entries: tuple[KeptEntry, ...] = ()
+    log: tuple[StoredVersion, ...] = ()
+    attempts: tuple[KeptAttempt, ...] = ()
+    origin: str | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which scopes are meant: all, unless something is named. Assets are meant where they, or nothing, are named."""
+
+    dag_id: str | None = None
+    run_id: str | None = None
+    dags: str | None = None
+    assets: str | None = None
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether it means any run."""
+        return self.assets is None or (self.dag_id, self.run_id, self.dags) != (None, None, None)
+
+    @property
+    def has_assets(self) -> bool:
+        """Whether it means any asset."""
+        return self.assets is not None or (self.dag_id, self.run_id, self.dags) == (None, None, None)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How much there is: scopes by kind, entries that can be read, and attempts that can be seen."""
+
+    task_instances: int = 0
+    runs: int = 0
+    assets: int = 0
+    entries: int = 0
+    attempts: int = 0
+
+
+class Fate(Enum):
+    """What became of an image."""
+
+    COPIED = "copied"
+    """It is what the scope holds now."""
+    UNCHANGED = "unchanged"
+    """The scope held it already, or has gone on from there by itself since."""
+    CONFLICT = "conflict"
+    """The scope was changed otherwise, and was left alone."""
+
+
+def may_replace(image: Image, there: Head, origin: str | None) -> Fate:
+    """Decide what becomes of an image where its scope is known: the one place where copies are compared.
+
+    ``origin`` is what was last copied there. It may be replaced if it stands as it was copied, or as what was copied from
+    there to where the image comes from: then nobody has changed it since.
+    """
+    new, old = image.head.fingerprint, there.fingerprint
+    if new in {old, origin}:
+        return Fate.UNCHANGED
+    return Fate.COPIED if old in {origin, image.origin} else Fate.CONFLICT
+
+
+@runtime_checkable
+class Copyable(Protocol):
+    """A backend whose scopes can be copied as a whole."""
+
+    address: str
+
+    def images(self, selection: Selection, *, now: int, after: int, limit: int) -> list[tuple[int, Image]]:
+        """Return up to ``limit`` images, each with its place, in the order of their places, of those above ``after``.
+
+        Places begin above 0, and a scope that is made later has a higher one. Each image is of one moment; they need not
+        all be of the same.
+        """
+        ...
+
+    def take_in(self, several: Sequence[Image], *, now: int, overwrite: bool = False) -> list[Fate]:
+        """Store images, each as a whole or not at all, and return what became of each. ``overwrite``: conflicts are none.
+
+        They are of different scopes. Those that are replaced are locked, as by any change.
+        """
+        ...
+
+    def tally(self, selection: Selection, *, now: int) -> Tally:
+        """Count what is there."""
+        ...
+
+
+def _names(scope: TaskScope | RunScope | AssetScope) -> list[str | int | None]:
+    if isinstance(scope, AssetScope):
+        return [scope.name, scope.uri]
+    if isinstance(scope, RunScope):
+        return [scope.dag_id, scope.run_id]
+    return [scope.dag_id, scope.run_id, scope.task_id, scope.map_index]

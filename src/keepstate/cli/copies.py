@@ -1,0 +1,286 @@
+"""`keepstate copy`, `export` and `import`: a store, or a part of it, on its way to another place."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+from keepstate import copies, exports
+from keepstate.backends.images import Selection, Tally
+from keepstate.cli import options, output
+from keepstate.cli.declared import Argument, Option
+from keepstate.cli.exit_codes import ExitCode, Stop
+from keepstate.cli.stores import opened
+from keepstate.errors import InvalidInputError
+from keepstate.scope import RunScope
+from keepstate.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from keepstate.backends.images import Image
+    from keepstate.store import StateStore
+
+_PARTS = "Which part (default: everything)"
+
+Dag = Annotated[str | None, Option("--dag-id", metavar="ID", help="Runs of this dag.", panel=_PARTS)]
+Run = Annotated[str | None, Option("--run-id", metavar="ID", help="Runs of this id.", panel=_PARTS)]
+Dags = Annotated[
+    str | None, Option("--dags", metavar="PATTERN", help="Runs of dags that fit, as 'etl_*'.", panel=_PARTS)
+]
+Assets = Annotated[
+    str | None,
+    Option("--assets", metavar="PATTERN", help="Assets whose name or uri fits, as '*'.", panel=_PARTS),
+]
+Overwrite = Annotated[
+    bool,
+    Option("--overwrite", help="Replace what was changed in the target by itself; that is lost then."),
+]
+
+
+def copy_(
+    source: Annotated[str, Argument("SOURCE_URL", help="The store to copy from.")],
+    target: Annotated[str, Argument("TARGET_URL", help="The store to copy to.")],
+    overwrite: Overwrite = False,
+    as_json: options.AsJson = False,
+) -> int:
+    """Copy a store into another: entries, history, attempts, runs and assets.
+
+    Both must be SQLite files or databases. It may be stopped at any time, run while the source is in use, and run again: then
+    only what has changed since goes over. What was changed in the target by itself is left alone, and the exit code is 3. What
+    has expired, tokens, and logins stay behind. Leave passwords out of the URLs, as others can see them in the list of
+    processes; libpq takes them from PGPASSWORD or ~/.pgpass.
+
+    Examples:
+      keepstate copy sqlite:///keepstate.db postgresql://etl@db/state
+      keepstate copy sqlite:///old.db sqlite:///new.db --overwrite --json
+    """
+    gc.enable()
+    settings = Settings.load()
+    everything = Selection()
+    with opened(source, settings) as giver, opened(target, settings) as taker:
+        copies.copyable(taker)
+        if giver.backend.address == taker.backend.address:
+            raise InvalidInputError("source and target are the same store")
+        with _watched("Copying", giver, everything) as told:
+            batches = copies.images_of(giver, everything)
+            done = copies.take_in(taker, batches, overwrite=overwrite, on_progress=told)
+        here = copies.copyable(giver).tally(everything, now=giver.clock())
+        there = copies.copyable(taker).tally(everything, now=giver.clock())
+    behind = {
+        kind: count - getattr(there, kind)
+        for kind, count in vars(here).items()
+        if count > getattr(there, kind)
+    }
+    if as_json:
+        output.put_json({**_counts(done), "source": vars(here), "target": vars(there)})
+    else:
+        output.put(_sentence(done, "copied"))
+        output.put(f"the source has {_content(here)}; the target has {_content(there)}")
+    # where nothing was copied, all of it had been before, and the difference is the target's own doing
+    return _code(done, behind if done.copied else {})
+
+
+def export_(
+    to: Annotated[
+        str | None,
+        Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write there, for this user alone to read; once it is whole.",
+        ),
+    ] = None,
+    dag_id: Dag = None,
+    run_id: Run = None,
+    dags: Dags = None,
+    assets: Assets = None,
+    url: options.Url = None,
+) -> None:
+    """Print a store, or a part of it, as JSON Lines: a header, a line for each scope, and a last line.
+
+    Entries come with their history and attempts, values as JSON text. What has expired, tokens, and logins stay behind.
+
+    Examples:
+      keepstate export --output state.jsonl
+      keepstate export --dags 'etl_*' --assets '*' | gzip > etl.jsonl.gz
+      keepstate export --dag-id etl --run-id 2026-11-29
+    """
+    gc.enable()
+    selection = _selection(dag_id, run_id, dags, assets)
+    if to is None and sys.stdout is None:
+        raise Stop("stdout is closed, so nothing can be printed", ExitCode.IO)
+    with opened(url, Settings.load()) as store:
+        copies.copyable(store)
+        if to is None:
+            sys.stdout.flush()
+            _write(store, selection, sys.stdout.buffer, lambda _: None)
+            return
+        with _replacing(to) as file, _watched("Exporting", store, selection) as told:
+            _write(store, selection, file, told)
+
+
+def import_(
+    file: Annotated[str, Argument("FILE", help="What `keepstate export` wrote; - reads stdin.")],
+    overwrite: Overwrite = False,
+    as_json: options.AsJson = False,
+    url: options.Url = None,
+) -> int:
+    """Store what `keepstate export` wrote, each scope as a whole.
+
+    What is there already stays, unless it has not been changed since an earlier import or copy of the same; what was changed by
+    itself is left alone, and the exit code is 3. A line that can't be read ends it, with its number; it may be run again.
+
+    Examples:
+      keepstate import state.jsonl
+      gunzip -c etl.jsonl.gz | keepstate import - --json
+    """
+    gc.enable()
+    with opened(url, Settings.load()) as store, _reading(file) as lines:
+        images = exports.images_in(lines)
+        done = copies.take_in(store, copies.in_batches(images), overwrite=overwrite)
+    if as_json:
+        output.put_json(_counts(done))
+    else:
+        output.put(_sentence(done, "imported"))
+    return _code(done, {})
+
+
+def _selection(dag_id: str | None, run_id: str | None, dags: str | None, assets: str | None) -> Selection:
+    RunScope(dag_id or "any", run_id or "any")
+    return Selection(dag_id, run_id, dags, assets)
+
+
+def _write(
+    store: StateStore, selection: Selection, file: BinaryIO, told: Callable[[copies.Progress], None]
+) -> None:
+    def batches() -> Iterator[list[Image]]:
+        sofar = copies.Progress()
+        for batch in copies.images_of(store, selection):
+            yield batch
+            sofar = copies.Progress(sofar.scopes + len(batch))
+            told(sofar)
+
+    file.writelines(
+        f"{line}\n".encode()
+        for line in exports.lines_of(batches(), version=version("keepstate"), now=store.clock())
+    )
+    file.flush()
+
+
+@contextlib.contextmanager
+def _replacing(name: str) -> Iterator[BinaryIO]:
+    """Give a new file that takes the place of ``name`` once all of it is on the disk."""
+    path = Path(name)
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            try:
+                yield file  # type: ignore[misc]
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).replace(path)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except OSError as exc:
+        raise Stop(f"{name} can't be written: {exc.strerror or exc}", ExitCode.IO) from exc
+
+
+@contextlib.contextmanager
+def _reading(name: str) -> Iterator[BinaryIO]:
+    if name == "-":
+        if sys.stdin is None:
+            raise Stop("stdin is closed, so nothing can be read", ExitCode.IO)
+        yield sys.stdin.buffer
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(Path(name).open("rb"))
+        except OSError as exc:
+            raise Stop(f"{name} can't be read: {exc.strerror or exc}", ExitCode.IO) from exc
+        yield file
+
+
+@contextlib.contextmanager
+def _watched(
+    title: str, store: StateStore, selection: Selection
+) -> Iterator[Callable[[copies.Progress], None]]:
+    """Give what shows a progress bar to a person at a terminal, and nothing to anybody else."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    due = _scopes(copies.copyable(store).tally(selection, now=store.clock()))
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=due)
+        yield lambda sofar: bar.update(task, completed=min(sofar.scopes, due))
+
+
+def _scopes(tally: Tally) -> int:
+    return tally.task_instances + tally.runs + tally.assets
+
+
+def _counts(done: copies.Progress) -> dict[str, object]:
+    return {
+        "scopes": done.scopes,
+        "copied": done.copied,
+        "unchanged": done.unchanged,
+        "conflicts": done.left_alone,
+        "entries": done.entries,
+        "versions": done.versions,
+        "attempts": done.attempts,
+    }
+
+
+def _sentence(done: copies.Progress, verb: str) -> str:
+    if not done.scopes:
+        return f"nothing {verb}: there is nothing"
+    if not done.copied:
+        return f"nothing {verb}: {_so_many(done.scopes, 'scope')} looked at, and none has changed"
+    kinds = ((done.entries, "entry", "entries"), (done.versions, "version"), (done.attempts, "attempt"))
+    return f"{verb} {done.copied:,} of {_so_many(done.scopes, 'scope')}, with " + _listed(kinds)
+
+
+def _content(tally: Tally) -> str:
+    return _listed(
+        (
+            (tally.task_instances, "task instance"),
+            (tally.runs, "run"),
+            (tally.assets, "asset"),
+            (tally.entries, "entry", "entries"),
+            (tally.attempts, "attempt"),
+        )
+    )
+
+
+def _listed(kinds: Sequence[tuple[int, str] | tuple[int, str, str]]) -> str:
+    *most, last = (_so_many(*kind) for kind in kinds)
+    return f"{', '.join(most)} and {last}"
+
+
+def _so_many(count: int, one: str, several: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
+def _code(done: copies.Progress, behind: dict[str, int]) -> int:
+    """Tell what is not as it should be, and return the exit code that says so."""
+    if done.left_alone:
+        shown = ", ".join(done.conflicts) + (", …" if done.left_alone > len(done.conflicts) else "")
+        output.say(
+            f"{_so_many(done.left_alone, 'scope')} of the target had been changed there, and stayed as they were: {shown}; "
+            "--overwrite replaces them"
+        )
+        return ExitCode.CONFLICT
+    if behind:
+        missing = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in behind.items())
+        output.say(f"the target still lacks {missing}, as the source is in use: run it again")
+        return ExitCode.FAILED
+    return ExitCode.OK

@@ -1,0 +1,219 @@
+"""An export: a store's scopes as JSON Lines, one scope a line between a header and a last line that tells the end.
+
+The header names the format, whose number rises when an older reader would misunderstand what is written. A line is the image
+of a scope as `keepstate.backends.images` has it, without what is at its default. Values are JSON text, so that they come back
+exactly as they were.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from keepstate.backends.base import StoredVersion
+from keepstate.backends.images import Head, Image, KeptAttempt, KeptEntry
+from keepstate.errors import InvalidInputError, KeepstateError
+from keepstate.scope import AssetScope, RunScope, Writer, check_attempt
+from keepstate.values import check_key
+from keepstate.wire import codec
+from keepstate.wire.annotations import codec_of
+from keepstate.wire.bounds import ENDS, KINDS, LAST_INSTANT, MOST_ROWS
+from keepstate.wire.rules import stored_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+FORMAT = 1
+"""The format that this version writes, and the only one that it reads."""
+
+_KIND = "keepstate-export"
+_STATES = frozenset({*ENDS, "running", "deleted"})
+_ACTIONS = frozenset({"set", "delete", "clear", "reset"})
+_LARGEST = 2**63 - 1
+
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
+
+
+def lines_of(batches: Iterable[list[Image]], *, version: str, now: int) -> Iterator[str]:
+    """Yield the lines of an export, without their ends."""
+    yield _encoder.encode({"kind": _KIND, "format": FORMAT, "keepstate": version, "exported_at": now})
+    count = 0
+    image_codec = codec_of(Image)
+    for batch in batches:
+        for image in batch:
+            count += 1
+            yield _encoder.encode(image_codec.encode(image))
+    yield _encoder.encode({"end": True, "scopes": count})
+
+
+def images_in(lines: Iterable[bytes]) -> Iterator[Image]:
+    """Yield the images of an export, each checked. Raises ``InvalidInputError`` with the number of the first bad line.
+
+    An export without its last line was cut short: that is told when all before it has been yielded.
+    """
+    number = 0
+    ended = False
+    for number, line in enumerate(lines, start=1):
+        data = _json(line, number)
+        if number == 1:
+            _check_header(data)
+        elif ended:
+            raise _bad(number, "stands behind the last line of the export")
+        elif type(data) is dict and "end" in data:
+            if data.get("scopes") != number - 2:
+                raise _bad(
+                    number,
+                    f"says that there are {data.get('scopes')!r:.40} scopes, and {number - 2:,} came before it",
+                )
+            ended = True
+        else:
+            yield _image(data, number)
+    if number == 0:
+        raise InvalidInputError("there is nothing to import: an export begins with a header")
+    if not ended:
+        raise _bad(number + 1, "is missing: the export was cut short")
+
+
+def _bad(number: int, problem: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"line {number:,} {problem}; nothing of it, or of what comes behind it, was taken in. Scopes of earlier lines may have been, "
+        "and importing them again does no harm"
+    )
+
+
+def _json(line: bytes, number: int) -> Any:
+    try:
+        return json.loads(line.decode())
+    except UnicodeDecodeError:
+        raise _bad(number, "is no UTF-8") from None
+    except (ValueError, RecursionError):
+        cut = "" if line.endswith(b"\n") else ": it is cut short"
+        raise _bad(number, f"is no JSON{cut}") from None
+
+
+def _check_header(data: Any) -> None:
+    if type(data) is not dict or data.get("kind") != _KIND:
+        raise InvalidInputError("this is no export of keepstate's: its first line does not say so")
+    if data.get("format") != FORMAT:
+        raise InvalidInputError(
+            f"the export has the format {data.get('format')!r:.40}, and this keepstate reads format {FORMAT}; import it with the "
+            f"version that wrote it, {data.get('keepstate')!r:.40}"
+        )
+
+
+def _image(data: Any, number: int) -> Image:
+    try:
+        image: Image = codec.reading(_codec, data, codec.Reader(strict=True, rules=_RULES), "it")
+    except KeepstateError as exc:
+        raise _bad(number, f"can't be taken in: {exc}") from exc
+    return image
+
+
+# ----------------------------------------------------------------------------- what a line may hold, beyond the types
+
+
+def _refuse(problem: str) -> None:
+    raise InvalidInputError(problem)
+
+
+def _whole(name: str, value: int | None, most: int = _LARGEST, least: int = 0) -> None:
+    if value is not None and not least <= value <= most:
+        _refuse(f"{name} must be a whole number from {least} to {most}, not {value}")
+
+
+def _moments(one: Any, *names: str) -> None:
+    for name in names:
+        _whole(name, getattr(one, name), LAST_INSTANT)
+
+
+def _compact(one: Any) -> Any:
+    """Return an entry or a version with its value in the form in which it is stored."""
+    if one.text is None or (text := stored_text(one.text)) == one.text:
+        return one
+    return replace(one, text=text)
+
+
+def _writer(text: str | None) -> None:
+    if text is None:
+        return
+    try:
+        kind = Writer.from_text(text).kind
+    except (ValueError, TypeError, RecursionError):
+        kind = None
+    if kind not in KINDS:
+        _refuse(f"{text!r:.60} is no writer")
+
+
+def _head(head: Head) -> Head:
+    _whole("version", head.version)
+    _whole("incarnation", head.incarnation, MOST_ROWS, 1)
+    _moments(head, "created_at", "updated_at")
+    check_attempt(1 if head.try_number is None else head.try_number, head.attempt_id, head.item)
+    if head.state is not None and head.state not in _STATES:
+        _refuse(f"there is no state {head.state!r:.40}")
+    if isinstance(head.scope, AssetScope) and (head.deleted or None in (head.scope.name, head.scope.uri)):
+        _refuse("an asset has a name and a uri, and is not marked as deleted")
+    return head
+
+
+def _entry(entry: KeptEntry) -> KeptEntry:
+    check_key(entry.key)
+    _whole("version", entry.version, least=1)
+    _moments(entry, "updated_at", "expires_at")
+    _writer(entry.writer)
+    compact: KeptEntry = _compact(entry)
+    return compact
+
+
+def _version(one: StoredVersion) -> StoredVersion:
+    check_key(one.key)
+    _whole("version", one.version, least=1)
+    _whole("size", one.size)
+    _moments(one, "written_at", "expires_at")
+    if one.action not in _ACTIONS:
+        _refuse(f"there is no action {one.action!r:.40}")
+    _writer(one.writer)
+    compact: StoredVersion = _compact(one)
+    return compact
+
+
+def _attempt(one: KeptAttempt) -> KeptAttempt:
+    _whole("incarnation", one.incarnation, MOST_ROWS, 1)
+    check_attempt(one.try_number, one.attempt_id or None, one.item)
+    _moments(one, "started_at", "beat_at", "ended_at")
+    if one.state not in _STATES:
+        _refuse(f"there is no state {one.state!r:.40}")
+    if one.result not in {None, "null"}:
+        stored_text(one.result or "")
+    return one
+
+
+def _whole_image(image: Image) -> Image:
+    head = image.head
+    if isinstance(head.scope, RunScope) and (image.entries or image.log):
+        _refuse("a run as a whole holds no entries")
+    keys = [entry.key for entry in image.entries]
+    for what, those in (
+        ("key", keys),
+        ("version of a key", [(one.key, one.version) for one in image.log]),
+        ("attempt", [(one.incarnation, one.try_number, one.attempt_id) for one in image.attempts]),
+    ):
+        if len(set(those)) != len(those):
+            _refuse(f"it has the same {what} twice")
+    if not {one.key for one in image.log} <= set(keys):
+        _refuse("it has the history of a key that it does not have")
+    versions = (*(one.version for one in image.entries), *(one.version for one in image.log))
+    if max(versions, default=0) > head.version:
+        _refuse(f"it has an entry of a later version than its own, {head.version}")
+    return image
+
+
+_codec = codec_of(Image)
+_RULES: dict[Any, Callable[[Any], Any]] = {
+    Head: _head,
+    KeptEntry: _entry,
+    StoredVersion: _version,
+    KeptAttempt: _attempt,
+    Image: _whole_image,
+}

@@ -1,0 +1,214 @@
+"""Copies of whole scopes: equal to their originals, fenced like them, and made again at will."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from keepstate import copies
+from keepstate.backends.base import Begin, Clear, End, Fence, Holder
+from keepstate.backends.images import Fate, Image, Selection, Tally
+from keepstate.backends.memory import MemoryBackend
+from keepstate.errors import AlreadyRunningError, StaleAttemptError, VersionConflictError
+from keepstate.scope import AssetScope, RunScope, TaskScope, Writer
+from keepstate.settings import Settings
+from keepstate.store import StateStore
+from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt, attempt_id, contents
+
+if TYPE_CHECKING:
+    from keepstate.testing import ManualClock
+
+ALL = Selection()
+HOUR = timedelta(hours=1)
+
+
+def images(store: StateStore, selection: Selection = ALL) -> list[Image]:
+    """Return what a store holds, without what was copied into it, and with what every backend knows of attempts."""
+    return [
+        replace(one, origin=None, attempts=tuple(replace(at, item=None) for at in one.attempts))
+        for batch in copies.images_of(store, selection)
+        for one in batch
+    ]
+
+
+def copy(source: StateStore, target: StateStore, *, overwrite: bool = False) -> copies.Progress:
+    """Copy everything."""
+    return copies.take_in(target, copies.images_of(source, ALL), overwrite=overwrite)
+
+
+class Copies(Ground):
+    """What `keepstate copy`, `export` and `import` stand on."""
+
+    @pytest.fixture
+    def other(self, clock: ManualClock) -> StateStore:
+        """Another store, in memory."""
+        return StateStore(MemoryBackend(), settings=Settings(), clock=clock)
+
+    def fill(self, store: StateStore, clock: ManualClock) -> None:
+        """Write some of everything that there is."""
+        backend, holder = store.backend, Holder("host", 7, "then")
+        run = RunScope(DAG, RUN)
+        backend.begin(Begin(run, attempt_id(1), holder, store.clock(), 10**9))
+        first = backend.begin(Begin(SCOPE, attempt_id(2), holder, store.clock(), 10**9, item="a"))
+        state = store.bound(
+            SCOPE, Fence(1, attempt_id(2), "a", first.incarnation), Writer("task", try_number=1)
+        )
+        state.set_many({"page": 1, "é/💾": {"a": [1.5, None, "\u2028"]}, "gone": True})
+        clock.advance(HOUR)
+        state.set("page", 2, retention=HOUR * 5)
+        state.set("brief", 1, retention=HOUR)
+        state.delete("gone")
+        fence = Fence(1, attempt_id(2), incarnation=first.incarnation)
+        backend.end(End(SCOPE, fence, "success", store.clock(), reason="x", result="[1]", arguments="f"))
+        store.task(DAG, RUN, TASK, map_index=3, try_number=2).set("k", "v")
+        store.task("b", "r", "t").set("k", "v")
+        store.delete_run("b", "r")
+        store.asset("orders", uri="s3://orders", writer=Writer("watcher", name="w")).set("at", 5)
+        store.asset("empty").clear()
+        clock.advance(HOUR)
+
+    def test_a_copy_is_its_original(self, store: StateStore, other: StateStore, clock: ManualClock) -> None:
+        """There and back: entries with versions, times and writers, history, attempts, runs, assets; nothing that has expired."""
+        self.fill(store, clock)
+        assert copy(store, other).copied == 7
+        assert images(other) == images(store)
+        for scope in [one.head.scope for one in images(store)]:
+            if isinstance(scope, AssetScope):
+                store.delete_asset(scope.name)
+        # what the first copy came from is replaced as a whole: it stands as it was copied
+        attempt(other).set("page", 3)
+        assert copy(other, store).left_alone == 0
+        assert images(store, Selection(dag_id=DAG)) == images(other, Selection(dag_id=DAG))
+        assert contents(store) == {"page": 3, "é/💾": {"a": [1.5, None, "\u2028"]}}
+        assert [one.value for one in attempt(store).history("page")] == [3, 2, 1]
+        assert [one.action for one in attempt(store).history("gone")] == ["delete", "set"]
+        assert store.asset("orders").get("at") == 5
+        assert store.backend.outcome(SCOPE) == other.backend.outcome(SCOPE) is not None
+
+    def test_fences_and_versions_go_along(
+        self, store: StateStore, other: StateStore, clock: ManualClock
+    ) -> None:
+        """What is stale there is stale here; a living attempt holds its scope, and goes on; compare-and-set goes on."""
+        self.fill(other, clock)
+        attempt(other, 2, 4).set("page", 9)
+        attempt(other).set("n", 1)
+        entry = attempt(other).entry("n")
+        assert entry is not None
+        version = entry.version
+        copy(other, store)
+        with pytest.raises(StaleAttemptError):
+            attempt(store, 1, 2).set("page", 0)
+        attempt(store, 2, 4).set("page", 10)
+        with pytest.raises(AlreadyRunningError):
+            store.backend.begin(
+                Begin(RunScope(DAG, RUN), attempt_id(9), Holder("h", 8, "x"), store.clock(), 10**12)
+            )
+        with pytest.raises(VersionConflictError):
+            attempt(store).set("n", 2, if_version=version - 1)
+        attempt(store).set("n", 2, if_version=version)
+        # it ran before its run was deleted
+        with pytest.raises(StaleAttemptError):
+            store.bound(TaskScope("b", "r", "t"), Fence(1, attempt_id(0), incarnation=1), Writer("task")).set(
+                "k", 1
+            )
+
+    def test_a_second_copy_brings_what_is_new(
+        self, store: StateStore, other: StateStore, clock: ManualClock
+    ) -> None:
+        """And nothing else; what the target has written by itself stays, and where both have, that is told."""
+        self.fill(other, clock)
+        copy(other, store)
+        again = copy(other, store)
+        assert (again.copied, again.unchanged) == (0, 7)
+        attempt(store).set("own", 1)
+        assert copy(other, store).copied == 0
+        other.task(DAG, RUN, "new").set("k", 1)
+        attempt(other, map_index=3).set("k", "w")
+        clock.advance(HOUR)
+        assert copy(other, store).copied == 2
+        assert attempt(store, map_index=3).get("k") == "w"
+        attempt(other).set("page", 99)
+        before = images(store)
+        done = copy(other, store)
+        assert (done.copied, done.left_alone, done.conflicts) == (0, 1, (str(SCOPE),))
+        assert images(store) == before
+        assert copy(other, store, overwrite=True).copied == 1
+        assert attempt(store).get("own") is None
+        assert attempt(store).get("page") == 99
+
+    def test_what_is_there_by_itself_is_left_alone(
+        self, store: StateStore, other: StateStore, clock: ManualClock
+    ) -> None:
+        """A scope of the same ids, or an asset of which only half the name is the same."""
+        attempt(store).set("k", "mine")
+        store.asset("a", uri="one").set("k", "mine")
+        store.asset("b", uri="two").set("k", "mine")
+        clock.advance(HOUR)
+        attempt(other).set("k", "other")
+        other.asset("a", uri="two").set("k", "other")
+        before = images(store)
+        assert copy(other, store).left_alone == 3
+        assert images(store) == before
+        done = copy(other, store, overwrite=True)
+        # one name can't be given to two assets
+        assert (done.copied, done.left_alone) == (2, 1)
+        assert contents(store) == {"k": "other"}
+
+    def test_an_asset_that_was_renamed(
+        self, store: StateStore, other: StateStore, clock: ManualClock
+    ) -> None:
+        """Its copy is renamed with it."""
+        other.asset("a", uri="one").set("k", 1)
+        copy(other, store)
+        clock.advance(HOUR)
+        other.asset("a", uri="two").set("k", 2)
+        assert copy(other, store).copied == 1
+        assert store.asset(uri="two").get("k") == 2
+        assert [one.uri for one in store.assets()] == ["two"]
+
+    def test_parts(self, store: StateStore, clock: ManualClock) -> None:
+        """Runs of a dag, of a pattern, of an id; assets by theirs; and counts of each."""
+        self.fill(store, clock)
+        for dag_id in ("etl_1", "etl_2"):
+            store.task(dag_id, "r", "t").set("k", 1)
+
+        def names(**selection: str) -> list[str]:
+            chosen = Selection(**selection)
+            found = images(store, chosen)
+            tally = store.backend.tally(chosen, now=store.clock())  # type: ignore[attr-defined]
+            shown = [one for one in found if not one.head.deleted]
+            assert tally == Tally(
+                sum(isinstance(one.head.scope, TaskScope) for one in shown),
+                sum(isinstance(one.head.scope, RunScope) for one in shown),
+                sum(isinstance(one.head.scope, AssetScope) for one in shown),
+                sum(entry.text is not None for one in shown for entry in one.entries),
+                sum(len(one.attempts) for one in shown),
+            )
+            return [str(one.head.scope) for one in shown]
+
+        assert len(names()) == 9
+        assert names(dag_id="etl_1") == ["etl_1 / r / t", "etl_1 / r"]
+        assert names(dags="etl_*", run_id="r") == [*names(dag_id="etl_1"), *names(dag_id="etl_2")]
+        assert names(dags="nothing*") == []
+        assert names(assets="s3://*") == ["asset orders"]
+        assert names(assets="*", dag_id="etl_2") == ["asset orders", "asset empty", *names(dag_id="etl_2")]
+
+    def test_what_changes_meanwhile(self, store: StateStore, other: StateStore, clock: ManualClock) -> None:
+        """Whatever is made behind the place where a copy is comes last; what is gone does not stop it."""
+        for number in range(6):
+            store.task(DAG, "r", f"t{number}").set("k", number)
+        backend = copies.copyable(store)
+        first = backend.images(ALL, now=store.clock(), after=0, limit=3)
+        assert [place for place, _ in first] == sorted(place for place, _ in first)
+        assert len(first) == 3
+        store.task(DAG, "r", "late").set("k", 1)
+        store.backend.clear(Clear(TaskScope(DAG, "r", "t5"), store.clock(), Writer("cli"), forget=True))
+        rest = backend.images(ALL, now=store.clock(), after=first[-1][0], limit=100)
+        found = [one.head.scope for _, one in (*first, *rest)]
+        assert found[-1] == TaskScope(DAG, "r", "late")
+        assert len(found) == len(set(found)) == 8
+        fates = copies.copyable(other).take_in([one for _, one in rest], now=clock())
+        assert set(fates) == {Fate.COPIED}

@@ -76,7 +76,7 @@ docs: $(VENV)/.synced-docs ## Build the documentation into site/; a broken link 
 
 .PHONY: screenshots
 screenshots: $(VENV)/.synced-dev browser ## Take the pictures of the pages in docs/images anew
-	$(BIN)/python -m pytest tests/web/screenshots.py
+	$(BIN)/python -m pytest tests/web/screenshots.py tests/airflow/screenshots.py
 
 .PHONY: clean
 clean: ## Remove everything that is made here

@@ -32,6 +32,8 @@ _ADDRESS = re.compile(
 _FILE = re.compile(r"(sqlite:///[^?]*)(\?.*)?", re.ASCII | re.DOTALL)
 # before an @ there might be a token instead of a user
 _SERVER = re.compile(r"(https?://(?:[\w.-]+|\[[\da-fA-F:.]+\])(?::\d+)?)/?", re.ASCII | re.IGNORECASE)
+# as above, and with a path
+_PAGES_URL = re.compile(_SERVER.pattern.removesuffix("/?") + r"(?:/[\w.~-]+)*/?", re.ASCII | re.IGNORECASE)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:", re.ASCII)
 _TOKEN = re.compile(r"[!-~]+", re.ASCII)
 _PATH = re.compile(r"(?!//)[^\s:=@?#]+")
@@ -112,6 +114,12 @@ def _token(text: str) -> str:
             "a token as `keepstate token create` printed it: no space, and nothing beyond ASCII"
         )
     return text
+
+
+def _address(text: str) -> str:
+    if not _PAGES_URL.fullmatch(text):
+        raise _RefusedError("a URL like https://state.example.com/keepstate")
+    return text.rstrip("/")
 
 
 def _id(text: str) -> str:
@@ -197,6 +205,12 @@ class Settings:
         _seconds(0, 86_400),
         900.0,
         "seconds between two cleanups of a server; 0 leaves them to `keepstate cleanup`",
+    )
+    pages_url: str | None = _setting(
+        "KEEPSTATE_PAGES_URL",
+        _address,
+        None,
+        "where people find the pages of `keepstate serve`: Airflow 2.11 and 3.0 link there",
     )
     heartbeat: float = _setting(
         "KEEPSTATE_HEARTBEAT",

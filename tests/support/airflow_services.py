@@ -116,6 +116,13 @@ class Services:
                 raise
             return exc.code, json.loads(exc.read() or b"null"), exc.headers
 
+    def answers(self, path: str) -> bool:
+        """Whether the API server, or the webserver of 2.11, answers with success by now."""
+        try:
+            return self.request("GET", path)[0] == 200
+        except OSError:
+            return False
+
     def token(self, user: str) -> str:
         """Log in, and return the token of a user."""
         body = {"username": user, "password": "a password"}
@@ -174,6 +181,10 @@ def services(
         "AIRFLOW__SCHEDULER__SCHEDULER_ZOMBIE_TASK_THRESHOLD": "25",
         "AIRFLOW__SCHEDULER__ZOMBIE_DETECTION_INTERVAL": "2",
         "AIRFLOW__SCHEDULER__LOCAL_TASK_JOB_HEARTBEAT_SEC": "2",
+        "AIRFLOW__WEBSERVER__WEB_SERVER_HOST": "127.0.0.1",
+        "AIRFLOW__WEBSERVER__WEB_SERVER_PORT": str(port),
+        "AIRFLOW__WEBSERVER__BASE_URL": url,
+        "AIRFLOW__WEBSERVER__WORKERS": "1",
         "NOTES": str(home / "notes.jsonl"),
     }
     environ = airflow.environ(home, **{**given, **more})
@@ -201,7 +212,7 @@ def services(
             start("api-server", "--apps", apps)
             # 3.0 fails tasks that begin before it answers
             health = "/execution/health" if apps == "execution" else "/api/v2/version"
-            running.wait_for("an answer of the API server", lambda: _answers(running, health))
+            running.wait_for("an answer of the API server", lambda: running.answers(health))
             start("dag-processor")
         start("scheduler", "--skip-serve-logs")
         for component in components:
@@ -209,13 +220,6 @@ def services(
         yield running
     finally:
         _end(processes)
-
-
-def _answers(running: Services, path: str) -> bool:
-    try:
-        return running.request("GET", path)[0] == 200
-    except OSError:
-        return False
 
 
 def _free_port() -> int:

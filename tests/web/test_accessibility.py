@@ -13,7 +13,7 @@ from tests.web.stories import LOAD_PATH, RUN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Frame, Page
 
     from tests.web.stories import Story
 
@@ -90,7 +90,7 @@ def test_the_theme_is_switched_and_kept(visit: Callable[..., Page]) -> None:
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
 
 
-def judge(page: Page, what: str) -> None:
+def judge(page: Page | Frame, what: str) -> None:
     """Fail for each rule that the page breaks as it stands."""
     page.evaluate(axe())
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")

@@ -39,6 +39,9 @@ async def caller_of(request: Request) -> Caller:
 
 async def recognise(request: Request) -> Caller | None:
     """Return who sent a request, or ``None`` where it names nobody. Raises as `caller_of` for what it names wrongly."""
+    host = service_of(request).host
+    if host is not None:
+        return await host.caller_of(request)
     header = request.headers.get("authorization")
     if header is not None:
         scheme, _, text = header.partition(" ")
@@ -86,8 +89,10 @@ def failed(request: HTTPConnection) -> None:
         )
 
 
-def refuse_other_sites(request: HTTPConnection) -> None:
+def refuse_other_sites(request: HTTPConnection, *places: str) -> None:
     """Raise 403 for a change that a page of another site had a browser send, with our cookie.
+
+    ``places`` are further hosts that we go by, each with its port if it has one.
 
     Browsers tell with ``Sec-Fetch-Site`` or ``Origin`` (Fetch standard, 3.2; Fetch Metadata), which no page can forge. What
     sends neither is no browser, and has no business with its cookie.
@@ -98,6 +103,6 @@ def refuse_other_sites(request: HTTPConnection) -> None:
     else:
         # the scheme is not compared, as a proxy may bring TLS
         _, _, place = request.headers.get("origin", "").partition("://")
-        allowed = place == request.headers.get("host") != ""
+        allowed = place in {request.headers.get("host"), *places} and place != ""
     if not allowed:
         raise HTTPException(403, "a browser may change something only from keepstate's own pages")

@@ -13,10 +13,18 @@ CONTENT_SECURITY_POLICY = (
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 
-_HEADERS = {
+_FRAMES = {
     b"content-security-policy": CONTENT_SECURITY_POLICY.encode(),
-    b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
+}
+_FRAMES_OF_HOST = {
+    b"content-security-policy": CONTENT_SECURITY_POLICY.replace(
+        "frame-ancestors 'none'", "frame-ancestors 'self'"
+    ).encode(),
+    b"x-frame-options": b"SAMEORIGIN",
+}
+_HEADERS = {
+    b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"same-origin",
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
@@ -26,10 +34,14 @@ _HEADERS = {
 
 
 class SecurityHeaders:
-    """Adds what makes a browser careful, unless the answer says something else itself."""
+    """Adds what makes a browser careful, unless the answer says something else itself.
 
-    def __init__(self, app: ASGIApp) -> None:
+    ``framed``: pages of the same origin, a host's, may show ours in a frame.
+    """
+
+    def __init__(self, app: ASGIApp, *, framed: bool = False) -> None:
         self._app = app
+        self._headers = {**_HEADERS, **(_FRAMES_OF_HOST if framed else _FRAMES)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -42,7 +54,7 @@ class SecurityHeaders:
                 there = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [
                     *message["headers"],
-                    *((name, value) for name, value in _HEADERS.items() if name not in there),
+                    *((name, value) for name, value in self._headers.items() if name not in there),
                 ]
             await send(message)
 

@@ -1,16 +1,19 @@
-"""The web pages: what every task remembers, to be seen and put right in a browser. Mounted by ``keepstate.server.app``."""
+"""The web pages: what every task remembers, to be seen and put right in a browser.
+
+``keepstate.server.app`` mounts them, and inside Airflow its API server does.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from keepstate.web import assets, dags, editing, grid, history, login, runs, search, static, task_instance
-from keepstate.web.addresses import ASSETS, DAGS
+from keepstate.web.addresses import ASSETS, DAGS, EVENTS, TASK
 
 if TYPE_CHECKING:
     from keepstate.server.routes import Route
 
-__all__ = ["LARGEST_FORM", "PATHS", "routes"]
+__all__ = ["LARGEST_FORM", "PATHS", "of_task_instances", "routes"]
 
 PATHS = (f"{DAGS}/", f"{ASSETS}/")
 """Where the paths begin that take forms."""
@@ -31,3 +34,8 @@ routes: list[Route] = [
     *static.routes,
 ]
 """What answers browsers. ``docs/reference/web-pages.md`` lists the same paths; a test compares."""
+
+of_task_instances: list[Route] = [
+    route for route in routes if route.path.removeprefix(EVENTS).startswith(TASK)
+]
+"""The pages of task instances alone, for a host whose own pages lead there."""

@@ -79,6 +79,16 @@ class Asked:
         return Right.WRITE in ROLES[self.caller.role]
 
     @property
+    def may_edit(self) -> bool:
+        """Whether entries are changed here, and not in the pages of the host around them."""
+        return self.may_write and not (self.service.host and self.service.host.edits)
+
+    @property
+    def host(self) -> str:
+        """The program whose pages these are part of; empty where they stand alone."""
+        return self.service.host.name if self.service.host else ""
+
+    @property
     def part_only(self) -> bool:
         """Whether a script asks for the part of the page that changes, to put it in the place of the one there."""
         headers = self.request.headers
@@ -110,6 +120,7 @@ class Asked:
             crumbs,
             text,
             self.mark,
+            self.host,
         )
 
     def answer(self, page: Any, template: str, part: str, status: int = 200) -> Response:

@@ -24,7 +24,7 @@ _AT_ONCE = 250
 
 @dataclass(frozen=True)
 class Entries:
-    """Some of the entries that hang on ``place``, by key; ``may_write`` shows what changes them.
+    """Some of the entries that hang on ``place``, by key; ``may_edit`` shows what changes them.
 
     ``text`` is what their keys have to have in them; ``more`` says that not all of these are shown. ``findable``: there are so
     many that one looks for a key.
@@ -33,7 +33,7 @@ class Entries:
     place: Place
     entries: tuple[EntryShown, ...]
     pager: Pager
-    may_write: bool
+    may_edit: bool
     findable: bool
     text: str = ""
     more: bool = False
@@ -50,7 +50,7 @@ def entries_of(asked: Asked, place: Place) -> Entries:
     )
     total = found.total or 0
     pages = pager(place.base, number, total)
-    return Entries(place, _shown(asked, place, found.entries), pages, asked.may_write, total > PER_PAGE)
+    return Entries(place, _shown(asked, place, found.entries), pages, asked.may_edit, total > PER_PAGE)
 
 
 def _with(asked: Asked, place: Place, text: str) -> Entries:
@@ -68,7 +68,7 @@ def _with(asked: Asked, place: Place, text: str) -> Entries:
             offset = LOOKED_THROUGH
     shown = _shown(asked, place, found[:PER_PAGE])
     pages = pager(place.base, 1, len(shown), q=text)
-    return Entries(place, shown, pages, asked.may_write, True, text, len(found) > PER_PAGE)  # noqa: FBT003 - a field
+    return Entries(place, shown, pages, asked.may_edit, True, text, len(found) > PER_PAGE)  # noqa: FBT003 - a field
 
 
 def _shown(asked: Asked, place: Place, entries: Iterable[StoredEntry]) -> tuple[EntryShown, ...]:

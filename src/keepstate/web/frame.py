@@ -21,7 +21,10 @@ class Crumb:
 
 @dataclass(frozen=True)
 class Frame:
-    """What stands around a page. ``text`` is what the search was for, ``mark`` what is shown, where that is live."""
+    """What stands around a page. ``text`` is what the search was for, ``mark`` what is shown, where that is live.
+
+    Part of the pages of a ``host``, it has no login and no navigation of its own.
+    """
 
     title: str
     user: str
@@ -32,6 +35,7 @@ class Frame:
     crumbs: tuple[Crumb, ...] = ()
     text: str = ""
     mark: str = ""
+    host: str = ""
 
 
 def here(request: Request) -> str:

@@ -8,6 +8,7 @@ itself and says which mark it has seen, so nothing is missed.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from keepstate.web.asked import Watch
 
 _STILL_HERE = 15.0
+
+_LONGEST_AT_A_HOST = 10.0
+"""Seconds for which events are sent at once where a host's server sends them: nobody tells us when that ends, and it waits."""
 
 
 def events(path: str, watch: Watch) -> Route:
@@ -60,7 +64,8 @@ async def _stream(request: Request, watch: Watch, mark: str, seen: str) -> Async
     service = service_of(request)
     yield "retry: 500\n\n: here\n\n"
     spoke = time.monotonic()
-    while not service.ending.is_set():
+    until = spoke + (_LONGEST_AT_A_HOST if service.host else math.inf)
+    while not service.ending.is_set() and time.monotonic() < until:
         if mark != seen:
             seen = mark
             yield f"id: {mark}\ndata: {mark}\n\n"

@@ -95,7 +95,9 @@ def _task_instance(asked: Asked, scope: TaskScope) -> Place:
 
 
 def crumbs_to_run(asked: Asked, scope: TaskScope) -> tuple[Crumb, ...]:
-    """Return the way from the front door to a run."""
+    """Return the way from the front door to a run; a host's pages have one of their own."""
+    if asked.host:
+        return ()
     addresses = asked.addresses
     return (
         Crumb("Dags", addresses.dags()),

@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from keepstate.errors import BackendError, InvalidIdError, KeepstateError
 from keepstate.server import answers
 from keepstate.server.roles import ForbiddenError
+from keepstate.server.service import service_of
 from keepstate.web.addresses import Addresses
 from keepstate.web.frame import Frame, here
 from keepstate.web.rendering import render
@@ -24,6 +25,7 @@ log = logging.getLogger("keepstate.server")
 
 _UNAUTHENTICATED = 401
 _HEADINGS = {
+    401: "You are not logged in",
     403: "You may not do this",
     404: "Nothing here",
     409: "That can't be done now",
@@ -44,9 +46,12 @@ class Trouble:
 
 def answer(request: Request, exc: Exception) -> Response:
     """Return the page for an error. Who is not logged in is sent to do that, and comes back then."""
-    if isinstance(exc, HTTPException) and exc.status_code == _UNAUTHENTICATED:
-        return _to_login(request)
+    host = service_of(request).host
     status, message = _told(request, exc)
+    if status == _UNAUTHENTICATED:
+        if host is None:
+            return _to_login(request)
+        message = f"Log in to {host.name}, and open this page there."
     if "hx-request" in request.headers:
         return PlainTextResponse(message, status)
     caller = request.scope.get("keepstate.caller")
@@ -58,6 +63,7 @@ def answer(request: Request, exc: Exception) -> Response:
         Addresses(request.scope.get("root_path", "")),
         "",
         here(request),
+        host=host.name if host else "",
     )
     return HTMLResponse(render("trouble.html", Trouble(frame, status, heading, message)), status)
 

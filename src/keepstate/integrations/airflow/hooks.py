@@ -90,6 +90,11 @@ def is_known() -> bool:
     return series(_loaded_version() or "") in _EXTENSIONS
 
 
+def has_tabs() -> bool:
+    """Whether the pages of this process's Airflow have room for a plugin's: from 3.1 on."""
+    return is_known() and series(_loaded_version() or "") not in {"2.11", "3.0"}
+
+
 def install(version: str | None = None) -> None:
     """Extend the Airflow of this process; a second call does nothing. ``version`` defaults to that of the loaded one.
 

@@ -1,7 +1,8 @@
-"""keepstate as one of Airflow's plugins: what needs to hear of successes, and REST. It loads when DAG files may have been read."""
+"""keepstate as one of Airflow's plugins: what needs to hear of successes, REST, and pages. It loads when DAG files may have been read."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -27,10 +28,36 @@ class _LazyRest:
             await self._app(scope, receive, send)
             return
         if self._real is None:
-            from keepstate.integrations.airflow.rest import RestMiddleware
-
-            self._real = RestMiddleware(self._app, self._prefix)
+            # what it imports takes its time, in which others are served
+            self._real = await asyncio.to_thread(self._load)
         await self._real(scope, receive, send)
+
+    def _load(self) -> Any:
+        from keepstate.integrations.airflow.rest import RestMiddleware
+
+        return RestMiddleware(self._app, self._prefix)
+
+
+class _LazyPages:
+    """The application of `pages`, which loads at the first request too."""
+
+    def __init__(self, *, edits: bool) -> None:
+        self._edits = edits
+        self._real: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if self._real is None:
+            self._real = await asyncio.to_thread(self._load)
+        await self._real(scope, receive, send)
+
+    def _load(self) -> Any:
+        from keepstate.integrations.airflow.pages import create_app
+
+        return create_app(_PAGES, edits=self._edits)
+
+
+_PAGES = "/keepstate"
+"""Where the pages are, below Airflow's own address."""
 
 
 def _listeners() -> list[Any]:
@@ -67,6 +94,46 @@ def _middlewares() -> list[dict[str, Any]]:
     return [{"middleware": _LazyRest, "args": [], "kwargs": kwargs, "name": "keepstate's REST"}]
 
 
+def _is_native() -> bool:
+    """Whether Airflow's own pages show and change what is stored, which is keepstate's: so does 3.3, and keeps no history."""
+    return not hooks.is_below_3_3()
+
+
+def _apps() -> list[dict[str, Any]]:
+    if not (_serves_rest() and hooks.has_tabs()):
+        return []
+    app = _LazyPages(edits=_is_native())
+    return [{"app": app, "url_prefix": _PAGES, "name": "keepstate's pages"}]
+
+
+def _tabs() -> list[dict[str, Any]]:
+    """Return the tab of each task instance: from 3.3 on it stands beside Airflow's own, and so has another name."""
+    if not _apps():
+        return []
+    address = "dags/{DAG_ID}/runs/{RUN_ID}/tasks/{TASK_ID}/mapped/{MAP_INDEX}"
+    return [
+        {
+            "name": "State History" if _is_native() else "Storage",
+            # relative, as Airflow may be below a path
+            "href": f"{_PAGES[1:]}/{address}",
+            "destination": "task_instance",
+            "url_route": "keepstate",
+        }
+    ]
+
+
+def _links() -> list[Any]:
+    """Return what leads from Airflow's pages to those of `keepstate serve`, where Airflow's own can't show them."""
+    if not hooks.is_known() or hooks.has_tabs():
+        return []
+    pages_url = configuration.load().pages_url
+    if pages_url is None:
+        return []
+    from keepstate.integrations.airflow.links import StorageLink
+
+    return [StorageLink(pages_url)]
+
+
 def _unless_in_trouble(make: Callable[[], list[Any]]) -> list[Any]:
     """Return what ``make`` makes, or nothing: a plugin that can't be loaded is shown to everybody as broken."""
     try:
@@ -84,3 +151,6 @@ class KeepstatePlugin(AirflowPlugin):  # type: ignore[misc]
     name = "keepstate"
     listeners = _unless_in_trouble(_listeners)
     fastapi_root_middlewares = _unless_in_trouble(_middlewares)
+    fastapi_apps = _unless_in_trouble(_apps)
+    external_views = _unless_in_trouble(_tabs)
+    global_operator_extra_links = _unless_in_trouble(_links)

@@ -132,7 +132,8 @@ def _who(scope: Any, session: Any) -> Who:
     if not hasattr(scope, "dag_id"):
         return _asset(scope, session), None, Writer("api")
     place = TaskScope(scope.dag_id, scope.run_id, scope.task_id, scope.map_index)
-    return place, _attempt(place, session), Writer("task")
+    fence = _attempt(place, session)
+    return place, fence, Writer("task", try_number=fence.try_number if fence else None)
 
 
 def _attempt(place: TaskScope, session: Any) -> Fence | None:

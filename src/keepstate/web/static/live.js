@@ -2,6 +2,7 @@
 "use strict";
 (() => {
   const AGAIN = 1000;
+  const AWAY = 2500; // a connection that is made anew at once was never missed
   const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]";
   const live = () => document.getElementById("live");
   if (!live()?.dataset.events) return;
@@ -9,8 +10,11 @@
   let source = null;
   let mark = live().dataset.mark;
   let timer = null;
+  let away = null;
 
   const say = (on) => {
+    clearTimeout(away);
+    away = null;
     document.body.dataset.live = on ? "on" : "off";
   };
 
@@ -25,7 +29,7 @@
       live()?.dispatchEvent(new Event("keepstate:changed"));
     };
     source.onerror = () => {
-      say(false);
+      away ??= setTimeout(say, AWAY, false);
       // the browser tries again by itself, unless it was told that there is nothing
       if (source.readyState === EventSource.CLOSED) timer = setTimeout(open, AGAIN);
     };
@@ -35,6 +39,8 @@
   const onlyWhenSeen = () => {
     if (document.hidden) {
       clearTimeout(timer);
+      clearTimeout(away);
+      away = null;
       source?.close();
       source = null;
     } else if (source === null) open();

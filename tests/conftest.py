@@ -1,4 +1,4 @@
-"""What all tests share: a real PostgreSQL and a real MariaDB, and an environment that names no store of the developer's."""
+"""What all tests share: real databases and a real SSH server, and an environment that names no store of the developer's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number is signal.SIGINT else signal.SIG_DFL)
 
-pytest_plugins = ["tests.support.mariadb", "tests.support.postgres"]
+pytest_plugins = ["tests.support.mariadb", "tests.support.postgres", "tests.support.ssh_server"]
 
 
 @pytest.fixture(autouse=True, scope="session")

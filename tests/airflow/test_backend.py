@@ -38,7 +38,7 @@ def run_four_verbs(home: Path, *, times: int = 1, **more: str) -> dict[str, list
     airflow = environment("3.3.2")
     notes = home / "notes.jsonl"
     environ = airflow.environ(home, AIRFLOW__CORE__DAGS_FOLDER=str(DAG_FILE.parent), NOTES=str(notes), **more)
-    airflow.run(["airflow", "db", "migrate"], environ)
+    airflow.migrate(environ)
     for _ in range(times):
         notes.unlink(missing_ok=True)
         airflow.run(["airflow", "dags", "test", "four_verbs", RUN, "--dagfile-path", str(DAG_FILE)], environ)
@@ -69,7 +69,7 @@ def test_airflow_s_own_accessors_over_keepstate(tmp_path: Path) -> None:
         assert (page.value, page.expires_at, page.writer and page.writer.kind) == (2, None, "task")
         changes = store.task("four_verbs", run_id, "all_verbs").history("a")
         assert [change.action for change in changes][:2] == ["delete", "set"]
-        mark = store.asset("stock").entry("mark")
+        mark = store.asset("shelf").entry("mark")
         assert mark is not None
         # `airflow dags test` has no tokens, and there Airflow takes every writer for a watcher
         assert mark.writer == keepstate.Writer("watcher")
@@ -98,7 +98,7 @@ def test_entries_of_before_an_upgrade_are_told_of(tmp_path: Path) -> None:
     """Where Airflow 3.3 keeps its state itself, and keepstate's tables hold entries, the scheduler says so as it starts."""
     airflow = environment("3.3.2")
     environ = airflow.environ(tmp_path, AIRFLOW__CORE__DAGS_FOLDER=str(DAG_FILE.parent))
-    airflow.run(["airflow", "db", "migrate"], environ)
+    airflow.migrate(environ)
     with keepstate.connect(f"sqlite:///{tmp_path / 'airflow.db'}") as store:
         tss = store.task("etl", "r", "load")
         tss.set("page", 40)
@@ -134,7 +134,7 @@ def test_entries_move_to_airflow_s_own_tables_and_back(tmp_path: Path) -> None:
         task.set("more", {"a": "ü"}, retention=timedelta(days=3))
         expires_at = task.entry("more").expires_at
         store.task("unheard-of", "r", "t").set("page", 1)
-        store.asset("stock").set("more", [1])
+        store.asset("shelf").set("more", [1])
 
     assert move("export") == {"moved": 4, "present": 0, "homeless": 1}
     assert [key for key, _ in own("task_state_store")] == ["more", "page"]
@@ -147,7 +147,7 @@ def test_entries_move_to_airflow_s_own_tables_and_back(tmp_path: Path) -> None:
     with keepstate.connect(database) as store:
         entry = store.task("four_verbs", run.run_id, "all_verbs").entry("more")
         assert (entry.value, entry.expires_at) == ({"a": "ü"}, expires_at)
-        assert store.asset("stock").get("more") == [1]
+        assert store.asset("shelf").get("more") == [1]
     assert move("export", "--keep") == {"moved": 0, "present": 4, "homeless": 1}
     assert move("import") == {"moved": 0, "present": 4, "homeless": 0}
     assert own("task_state_store") == own("asset_state_store") == []

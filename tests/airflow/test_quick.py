@@ -19,9 +19,8 @@ def test_a_retry_finds_what_the_first_attempt_stored(version: str, tmp_path: Pat
     """With keepstate installed and nothing configured, a DAG file of 3.3 keeps its state in Airflow's database."""
     airflow = environment(version)
     environ = airflow.environ(tmp_path, AIRFLOW__CORE__DAGS_FOLDER=str(DAG_FILE.parent))
-    airflow.run(["airflow", "db", "migrate"], environ)
-    where = "--subdir" if version.startswith("2.") else "--dagfile-path"
-    airflow.run(["airflow", "dags", "test", "quick", where, str(DAG_FILE)], environ)
+    airflow.migrate(environ)
+    airflow.dags_test(environ, DAG_FILE, "quick")
     with keepstate.connect(f"sqlite:///{tmp_path / 'airflow.db'}") as store:
         (run,) = store.runs()
         entry = store.task("quick", run.run_id, "dies_once").entry("tries")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.postgres import PostgresServer
+    from tests.support.ssh_server import SSHServer
 
 pytestmark = pytest.mark.slow
 
@@ -36,28 +37,30 @@ HERE = Path(__file__).parent
 ON_3 = pytest.mark.parametrize("airflow", ["3.0.6", "3.1.8", "3.2.2"], indirect=True)
 ON_3_AND_3_3 = pytest.mark.parametrize("airflow", ["3.0.6", "3.1.8", "3.2.2", "3.3.2"], indirect=True)
 ON_ALL = pytest.mark.parametrize("airflow", ["2.11.2", "3.0.6", "3.1.8", "3.2.2", "3.3.2"], indirect=True)
-ON_POSTGRES = {"2.11.2", "3.1.8"}
-"""The others keep their metadata in SQLite, which 2.11 takes for no executor but the sequential one."""
 
 
 @pytest.fixture(scope="module")
 def airflow(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres: PostgresServer,
+    ssh_server: SSHServer,
 ) -> Iterator[Services]:
-    """One running Airflow of each version for all tests here.
+    """One running Airflow of each version for all tests here, with its metadata in PostgreSQL.
 
     On 3.3 keepstate is the backend of its state store, and tasks go to it directly.
     """
     version = request.param
     home = tmp_path_factory.mktemp(f"airflow-{version}")
     with ExitStack() as stack:
-        database = stack.enter_context(postgres.database()) if version in ON_POSTGRES else None
+        database = stack.enter_context(postgres.database())
         airflow = environment(version)
         (home / "items.json").write_text(json.dumps(["a", "b", "c"]))
-        more = {"GO": str(home / "go"), "ITEMS": str(home / "items.json")}
+        files = {"GO": "go", "ITEMS": "items.json", "SSH_GO": "ssh-go"}
+        more = {**ssh_server.environment(), **{name: str(home / file) for name, file in files.items()}}
         if version.startswith("3.3"):
             more["AIRFLOW__STATE_STORE__BACKEND"] = "keepstate.integrations.airflow.StoreBackend"
-            more["KEEPSTATE_URL"] = f"sqlite:///{home / 'keepstate.db'}"
+            more["KEEPSTATE_URL"] = database.replace("postgresql:", "postgresql+psycopg2:")
         yield stack.enter_context(
             services(airflow, home, HERE / "dags" / "killed", database=database, **more)
         )
@@ -97,6 +100,23 @@ def test_killed_and_stopped_tasks(airflow: Services) -> None:
     assert all("may not go on" in refusal[2] for refusal in refusals)
     assert [2, "found", 2, 2] in stopped
     assert states == {"submitting": "success", "stopped": "success"}
+
+
+@ON_ALL
+def test_a_job_over_ssh_is_started_once(airflow: Services, ssh_server: SSHServer) -> None:
+    """In each shape of a task, the retry of a killed one waits for the job that the first attempt started."""
+    shapes = ("taskflow", "python_operator", "custom", "extended", "mixin")
+    first = {shape: airflow.note(shape, 1) for shape in shapes}
+    for _, _, _, victim, its_supervisor in first.values():
+        if airflow.airflow.version.startswith("3.0"):
+            os.kill(its_supervisor, signal.SIGKILL)
+        os.kill(victim, signal.SIGKILL)
+    second = {shape: airflow.note(shape, 2) for shape in shapes}
+    assert {shape: note[2] for shape, note in second.items()} == {s: note[2] for s, note in first.items()}
+    (airflow.home / "ssh-go").touch()
+    assert airflow.wait_until_done("over_ssh") == dict.fromkeys(shapes, "success")
+    started = [command for command in ssh_server.commands() if str(airflow.home / "ssh-go") in command]
+    assert len(started) == len(shapes)
 
 
 @ON_ALL
@@ -245,12 +265,8 @@ def test_rest_under_the_paths_of_3_3(airflow: Services) -> None:
     # what was stored goes with its run
     run = base[: base.index("/taskInstances")]
     assert airflow.request("DELETE", run, token=admin)[0] == 204
-    if airflow.airflow.version.startswith("3.3"):
-        url = f"sqlite:///{airflow.home / 'keepstate.db'}"
-    else:
-        url = airflow.database or f"sqlite:///{airflow.home / 'airflow.db'}"
-    with keepstate.connect(url) as store:
-        airflow.wait_for("the run's end", lambda: {run.dag_id for run in store.runs()} <= {"listed"})
+    with keepstate.connect(airflow.database) as store:
+        airflow.wait_for("the run's end", lambda: "killed" not in {run.dag_id for run in store.runs()})
         assert [asset.entries for asset in store.assets()] == [2]
 
 

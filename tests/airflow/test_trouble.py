@@ -34,7 +34,7 @@ def test_dags_that_use_no_store_run_whatever_is_wrong(version: str, trouble: str
     more, said = TROUBLE[trouble]
     airflow = environment(version)
     environ = airflow.environ(tmp_path, AIRFLOW__CORE__DAGS_FOLDER=str(DAGS), **more)
-    airflow.run(["airflow", "db", "migrate"], environ)
+    airflow.migrate(environ)
     where = "--subdir" if version.startswith("2.") else "--dagfile-path"
     airflow.run(["airflow", "dags", "test", "plain", where, str(DAGS / "plain.py")], environ)
     done = subprocess.run(

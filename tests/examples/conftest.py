@@ -1,4 +1,4 @@
-"""A real SSH server, and a folder for programs under `keepstate run`."""
+"""A folder for programs under `keepstate run`, which know a real SSH server."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ import pytest
 
 from keepstate import StateStore, connect
 from tests.support.programs import Programs
-from tests.support.ssh_server import SSHServer, running_ssh_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-
-@pytest.fixture(scope="session")
-def ssh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SSHServer]:
-    """One server for all tests here."""
-    with running_ssh_server(tmp_path_factory.mktemp("ssh")) as server:
-        yield server
+    from tests.support.ssh_server import SSHServer
 
 
 @pytest.fixture

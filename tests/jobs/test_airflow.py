@@ -68,7 +68,7 @@ def test_a_retry_in_airflow_resumes(version: str, store: str, tmp_path: Path, sp
         SPOOL=str(spool.directory),
         NOTES=str(tmp_path / "notes.jsonl"),
     )
-    airflow.run(["airflow", "db", "migrate"], environ)
+    airflow.migrate(environ)
     airflow.run(["airflow", "dags", "test", "resuming", "--dagfile-path", str(DAG_FILE)], environ)
 
     calls: dict[str, list[tuple[int, str, Any]]] = {}

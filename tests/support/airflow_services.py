@@ -163,7 +163,7 @@ def services(
     given = {
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
-        "AIRFLOW__CORE__PARALLELISM": "8",
+        "AIRFLOW__CORE__PARALLELISM": "12",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{role}:{role}" for role in ROLES),
@@ -189,7 +189,7 @@ def services(
     }
     environ = airflow.environ(home, **{**given, **more})
     (home / "passwords.json").write_text(json.dumps(dict.fromkeys(ROLES, "a password")))
-    airflow.run(["airflow", "db", "migrate"], environ)
+    airflow.migrate(environ)
     running = Services(airflow, home, environ, url, database)
     processes: list[subprocess.Popen[bytes]] = []
 

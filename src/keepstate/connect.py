@@ -78,11 +78,16 @@ def route(url: str | None, settings: Settings) -> str:
     return "embedded"
 
 
-def tables_at(url: str | None, settings: Settings) -> Tables:
+def tables_at(url: str | Any | None, settings: Settings) -> Tables:
     """Return the tables of a SQL store without opening the store, which would make or upgrade them (`keepstate db`).
 
-    Raises ``UnsupportedError`` where the store has no tables of keepstate's.
+    ``url`` may be a SQLAlchemy ``Engine``, as for `connect`. Raises ``UnsupportedError`` where the store has no tables of
+    keepstate's.
     """
+    if url is not None and not isinstance(url, str):
+        from keepstate.backends.sql.tables import Tables
+
+        return Tables(_engine_database(url, settings))
     if route(url, settings) == "backend" or _scheme(url or settings.url or "") in {"memory", *_SERVERS}:
         raise UnsupportedError(
             "this store has no tables to look after; they are in SQLite, PostgreSQL and MySQL stores, and those of a "

@@ -204,7 +204,7 @@ class Settings:
         "KEEPSTATE_CLEANUP_INTERVAL",
         _seconds(0, 86_400),
         900.0,
-        "seconds between two cleanups of a server; 0 leaves them to `keepstate cleanup`",
+        "seconds between two cleanups of a server, and of an Airflow; 0 leaves them to `keepstate cleanup`",
     )
     pages_url: str | None = _setting(
         "KEEPSTATE_PAGES_URL",
@@ -274,30 +274,35 @@ def describe() -> list[tuple[str, Any, str]]:
     return [(item.metadata["variable"], item.default, item.metadata["meaning"]) for item in fields(Settings)]
 
 
-def survey(environ: Mapping[str, str] | None = None) -> list[tuple[str, Any, str, str | None]]:
+def survey(
+    environ: Mapping[str, str] | None = None, airflow: Mapping[str, str] | None = None
+) -> list[tuple[str, Any, str, str | None]]:
     """Return every setting as it stands in ``environ`` (default: the process environment), refusing none.
 
     Each is (variable, value, source, problem): ``source`` is ``environment`` or ``default``, and a value that
     `Settings.load` would refuse is given as it is written, with the refusal as its problem. The URL is given without its
-    password, and of a token only that there is one. Variables that begin with ``KEEPSTATE_`` and name no setting come last, with source ``unknown`` and without
+    password, and of a token only that there is one. What ``airflow`` has besides, as Airflow's configuration reads, has the
+    source ``airflow``. Variables that begin with ``KEEPSTATE_`` and name no setting come last, with source ``unknown`` and without
     their values, which nobody knows to be harmless.
     """
     source = os.environ if environ is None else environ
     found: list[tuple[str, Any, str, str | None]] = []
     for item in fields(Settings):
         variable = item.metadata["variable"]
-        text = source.get(variable, "")
+        text, origin = source.get(variable, ""), "environment"
+        if text == "" and airflow is not None:
+            text, origin = airflow.get(variable, ""), "airflow"
         if text == "":
             found.append((variable, item.default, "default", None))
             continue
         try:
             value = getattr(Settings.load({variable: text}), item.name)
         except ConfigurationError as exc:
-            found.append((variable, text if item.repr else HIDDEN, "environment", str(exc)))
+            found.append((variable, text if item.repr else HIDDEN, origin, str(exc)))
         else:
             # it is for people to see
             shown = shown_url(value) if item.name == "url" else value if item.repr else HIDDEN
-            found.append((variable, shown, "environment", None))
+            found.append((variable, shown, origin, None))
     known = {setting[0] for setting in found}
     strangers = sorted(name for name in source if name.startswith("KEEPSTATE_") and name not in known)
     return found + [(name, None, "unknown", "this version has no such setting") for name in strangers]

@@ -7,8 +7,8 @@ from typing import Annotated
 from keepstate.cli import options, output
 from keepstate.cli.declared import Argument, Group
 from keepstate.cli.exit_codes import ExitCode, Stop
+from keepstate.cli.stores import looked_after
 from keepstate.clock import system_clock
-from keepstate.connect import tables_at
 from keepstate.settings import Settings
 
 
@@ -16,7 +16,7 @@ def db() -> None:
     """Look after the tables of the store.
 
     A store makes its tables, and brings older ones up to date, when it is opened. These commands do so, or don't,
-    when you say.
+    when you say. In an environment with Airflow, and without a URL, they mean the store of its tasks.
 
     Examples:
       keepstate db check
@@ -33,7 +33,7 @@ def upgrade(url: options.Url = None) -> None:
       keepstate db upgrade
       KEEPSTATE_URL=postgresql://etl@db/state keepstate db upgrade
     """
-    tables = tables_at(url, Settings.load())
+    tables = looked_after(url, Settings.load())
     try:
         steps = tables.upgrade(now=system_clock())
     finally:
@@ -54,7 +54,7 @@ def check(as_json: options.AsJson = False, url: options.Url = None) -> int:
       keepstate db check
       keepstate db check --json
     """
-    tables = tables_at(url, Settings.load())
+    tables = looked_after(url, Settings.load())
     try:
         current = tables.current()
         problems = tables.problems() if current == tables.latest else []
@@ -87,7 +87,7 @@ def show_current(as_json: options.AsJson = False, url: options.Url = None) -> No
       keepstate db current
       keepstate db current --json
     """
-    tables = tables_at(url, Settings.load())
+    tables = looked_after(url, Settings.load())
     try:
         number = tables.current()
     finally:
@@ -114,7 +114,7 @@ def downgrade(
       keepstate db downgrade 1
       keepstate db downgrade 0 --yes
     """
-    tables = tables_at(url, Settings.load())
+    tables = looked_after(url, Settings.load())
     try:
         number = tables.current()
         if number is None:

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from keepstate.cli import options, output
 from keepstate.cli.declared import Option
 from keepstate.cli.exit_codes import ExitCode, exit_code_of
-from keepstate.cli.stores import opened
-from keepstate.connect import route, tables_at
+from keepstate.cli.stores import AIRFLOW, demand_airflow, looked_after, opened
+from keepstate.connect import route
 from keepstate.errors import ConfigurationError, KeepstateError, UnsupportedError
+from keepstate.integrations.airflow import checkup, configuration
 from keepstate.scope import Writer
 from keepstate.settings import Settings, describe, survey
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.text import Text
 
     from keepstate.store import StateStore
@@ -70,7 +73,8 @@ def doctor_(
     """Say which store and settings are in force, try the store out, and name what is wrong.
 
     Of the settings it shows those that are set; --all and --json show every one. A test entry is written, read and removed without a trace; a store that is missing is made, as any use would. The exit
-    code is 0 when all is well, else that of the first trouble.
+    code is 0 when all is well, else that of the first trouble. In an environment with Airflow, and without a URL, it looks at
+    the way by which its tasks reach their store.
 
     Examples:
       keepstate doctor
@@ -82,9 +86,12 @@ def doctor_(
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
     }
-    _look_at_settings(report)
-    if report.code == ExitCode.OK:
-        _look_at_store(report, url, Settings.load())
+    if url == AIRFLOW or (url is None and checkup.installed() is not None):
+        _look_into_airflow(report)
+    else:
+        _look_at_settings(report, {})
+        if report.code == ExitCode.OK:
+            _look_at_store(report, url, Settings.load(), *_ways(url))
     if as_json:
         output.put_json(
             {
@@ -102,9 +109,39 @@ def doctor_(
     return report.code
 
 
-def _look_at_settings(report: Report) -> None:
+def _ways(url: str | None) -> tuple[str, str]:
+    way = route(url, Settings.load())
+    return way, _ROUTES[way]
+
+
+def _look_into_airflow(report: Report) -> None:
+    """Look at the way of the tasks of the Airflow that is here, and at the store that it leads to."""
+    demand_airflow()
+    report.facts["airflow"] = checkup.installed()
+    _look_at_settings(report, configuration.written())
+    if report.code != ExitCode.OK:
+        return
+    settings = configuration.load()
+    way, why = checkup.way(settings)
+    report.facts |= {"route": way, "why": why}
+    for found in checkup.findings(way):
+        code = ExitCode.OK if found.ok else ExitCode.CONFIGURATION
+        report.findings.append(Finding(found.name, found.ok, found.detail, code, found.warns))
+    if way == checkup.NATIVE:
+        # looking at a store would make its tables
+        return
+    known = len(report.findings)
+    _look_at_store(report, AIRFLOW, settings, way, why)
+    served = any(one.name == "API server" and one.ok and not one.warns for one in report.findings)
+    for trouble in [one for one in report.findings[known:] if served and not one.ok]:
+        # the API server opens the database, and tasks ask that
+        trouble.ok, trouble.warns = True, True
+        trouble.detail = f"this machine can't open it, and tasks here need not: {trouble.detail}"
+
+
+def _look_at_settings(report: Report, airflow: Mapping[str, str]) -> None:
     wrong = 0
-    for variable, value, source, problem in survey():
+    for variable, value, source, problem in survey(airflow=airflow):
         report.settings.append({"variable": variable, "value": value, "source": source})
         if source == "unknown":
             close = get_close_matches(variable, [name for name, *_ in describe()], n=1)
@@ -119,10 +156,8 @@ def _look_at_settings(report: Report) -> None:
         report.findings.append(Finding("settings", ok=True, detail="every value can be used"))
 
 
-def _look_at_store(report: Report, url: str | None, settings: Settings) -> None:
-    way = route(url, settings)
-    report.facts["route"] = way
-    report.facts["why"] = _ROUTES[way]
+def _look_at_store(report: Report, url: str | None, settings: Settings, way: str, why: str) -> None:
+    report.facts |= {"route": way, "why": why}
     impatient = replace(settings, retry_timeout=min(settings.retry_timeout, _PATIENCE))
     name = "store"
     try:
@@ -142,7 +177,7 @@ def _look_at_store(report: Report, url: str | None, settings: Settings) -> None:
 
 def _look_at_tables(report: Report, url: str | None, settings: Settings) -> None:
     try:
-        tables = tables_at(url, settings)
+        tables = looked_after(url, settings)
     except UnsupportedError:
         return
     try:
@@ -213,7 +248,9 @@ def _draw(report: Report, *, everything: bool) -> None:
     from keepstate.cli import tables
 
     facts = report.facts
-    rows = [(name, facts[name]) for name in ("keepstate", "python", "sqlite")]
+    rows: list[tuple[str, Any]] = [
+        (name, facts[name]) for name in ("keepstate", "python", "sqlite", "airflow") if name in facts
+    ]
     if "route" in facts:
         rows.append(("store", f"{facts.get('address', 'unknown')} ({facts['why']})"))
     tables.draw((tables.Column(""), tables.Column("", fold=True)), rows)

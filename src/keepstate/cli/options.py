@@ -34,7 +34,8 @@ Url = Annotated[
         "--url",
         metavar="URL",
         help="Where state lives. Others can see it in the list of processes, so put a URL with a password into the "
-        "environment, as KEEPSTATE_URL. Without either: the embedded SQLite file in KEEPSTATE_HOME.",
+        "environment, as KEEPSTATE_URL. Without either: the embedded SQLite file in KEEPSTATE_HOME. airflow: is the store of "
+        "the tasks of the Airflow that is installed here.",
         panel=_STORE,
     ),
 ]

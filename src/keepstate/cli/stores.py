@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keepstate.cli import output
-from keepstate.connect import connect
+from keepstate.connect import connect, tables_at
 from keepstate.settings import shown_url
 
 if TYPE_CHECKING:
@@ -18,12 +18,20 @@ _log = logging.getLogger("keepstate")
 # so many seconds a person waits without being told for what
 _SILENCE = 2.0
 
+AIRFLOW = "airflow:"
+"""As a URL: the store that the tasks of the Airflow of this environment have."""
+
 
 def opened(url: str | None, settings: Settings, *, purge: bool = False) -> StateStore:
     """Open the store at ``url``, or the one in force. What the library warns of goes to stderr, a line each.
 
     Without ``purge`` nothing expired is removed on the way: a command in a shell's loop should not wait for that.
     """
+    if url == AIRFLOW:
+        from keepstate.integrations.airflow import metadata
+
+        demand_airflow()
+        return metadata.store()
     if not _log.handlers:
         _log.addHandler(output.Lines())
         _log.propagate = False
@@ -41,3 +49,26 @@ def opened(url: str | None, settings: Settings, *, purge: bool = False) -> State
         telling.cancel()
         # `run` forks, which no other thread should see
         telling.join()
+
+
+def looked_after(url: str | None, settings: Settings) -> Any:
+    """Return the tables of the store at ``url``; without any URL, in an environment with Airflow, those for its tasks."""
+    from keepstate.integrations.airflow import checkup, metadata
+
+    if url != AIRFLOW and (url or settings.url or checkup.installed() is None):
+        return tables_at(url, settings)
+    demand_airflow()
+    return metadata.tables()
+
+
+def demand_airflow() -> None:
+    """Load the Airflow of this environment, or raise ``ConfigurationError``."""
+    from keepstate.errors import ConfigurationError
+
+    try:
+        import airflow  # noqa: F401 - loading it is what is wanted
+    except ImportError as exc:
+        raise ConfigurationError(
+            "airflow: is the store of the tasks of an Airflow, and this environment has none; run this where Airflow's "
+            "components run"
+        ) from exc

@@ -17,21 +17,23 @@ def load() -> Settings:
 
     Raises ``ConfigurationError`` naming the setting, its value and what is allowed.
     """
+    given = written()
+    configured = Settings.load(given)
+    names = [item.name for item in fields(Settings) if item.metadata["variable"] in given]
+    return replace(Settings.load(), **{name: getattr(configured, name) for name in names})
+
+
+def written() -> dict[str, str]:
+    """Return what Airflow reads of its ``[state_store]`` section, by the names of its environment variables."""
     from airflow.configuration import conf
 
-    settings = Settings.load()
-    given: dict[str, str] = {}
-    names: list[str] = []
-    for item in fields(Settings):
-        variable: str = item.metadata["variable"]
-        if not variable.startswith(_SECTION):
-            continue
-        text = conf.get("state_store", variable.removeprefix(_SECTION).lower(), fallback=None)
-        if text is not None:
-            given[variable] = text
-            names.append(item.name)
-    configured = Settings.load(given)
-    return replace(settings, **{name: getattr(configured, name) for name in names})
+    variables = [str(item.metadata["variable"]) for item in fields(Settings)]
+    found = {
+        variable: conf.get("state_store", variable.removeprefix(_SECTION).lower(), fallback=None)
+        for variable in variables
+        if variable.startswith(_SECTION)
+    }
+    return {variable: text for variable, text in found.items() if text is not None}
 
 
 def is_direct() -> bool:

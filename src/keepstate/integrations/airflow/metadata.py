@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from keepstate.connect import connect
+from keepstate.connect import connect, route, tables_at
 from keepstate.integrations.airflow import configuration
+from keepstate.integrations.airflow.hooks import is_below_3_3
 
 if TYPE_CHECKING:
+    from keepstate.settings import Settings
     from keepstate.store import StateStore
 
 _lock = threading.Lock()
@@ -19,13 +21,28 @@ _open: dict[int, StateStore] = {}
 def store() -> StateStore:
     """Return the store that tasks reach through this process, making or upgrading its tables at the first call.
 
-    It is at ``KEEPSTATE_URL``, if that is set here, and else beside Airflow's own tables, over Airflow's engine. Processes that start together wait for each other. Raises what `keepstate.connect` raises; the next call tries again.
+    It is at ``KEEPSTATE_URL`` or in the class of ``[state_store] backend``, if these are set here, and else beside Airflow's
+    own tables, over Airflow's engine. Processes that start together wait for each other. Raises what `keepstate.connect`
+    raises; the next call tries again.
     """
     pid = os.getpid()
     with _lock:
         if pid not in _open:
-            from airflow import settings
-
             ours = configuration.load()
-            _open[pid] = connect(ours.url or settings.engine, settings=ours)
+            _open[pid] = connect(_place(ours), settings=ours)
         return _open[pid]
+
+
+def tables() -> Any:
+    """Return the tables of that store without making or upgrading any; raises what `connect.tables_at` raises."""
+    ours = configuration.load()
+    return tables_at(_place(ours), ours)
+
+
+def _place(ours: Settings) -> Any:
+    from airflow import settings
+
+    if ours.url is not None:
+        return ours.url
+    # from 3.3 on, a class that is not ours is Airflow's own affair
+    return None if is_below_3_3() and route(None, ours) == "backend" else settings.engine

@@ -103,7 +103,7 @@ class ResumableJobMixin(ABC):
         super().__init__(*args, **kwargs)
         if durable is _UNSET:
             # where Airflow wraps a class's own __init__, it hands over the defaults of the DAG and of the task group
-            durable = (kwargs.get("default_args") or {}).get("durable", True)
+            durable = (kwargs.get("default_args") or {}).get("durable", type(self).durable)
         self.durable = durable
 
     # what Airflow's wrapper notes of the parameters it saw: by this, `Operator.partial(durable=...)` is admitted

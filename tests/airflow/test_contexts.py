@@ -116,12 +116,8 @@ def run_contexts(version: str, home: Path, **more: str) -> Mapping[str, list[tup
         NOTES=str(home / "notes.jsonl"),
         **more,
     )
-    airflow.run(["airflow", "db", "migrate"], environ)
-    where = "--subdir" if version.startswith("2.") else "--dagfile-path"
-    if version.startswith("3.0"):
-        # it takes assets for inactive until they have been seen in a DAG file
-        airflow.run(["airflow", "dags", "reserialize"], environ)
-    airflow.run(["airflow", "dags", "test", "contexts", where, str(DAG_FILE)], environ)
+    airflow.migrate(environ)
+    airflow.dags_test(environ, DAG_FILE, "contexts")
     noted: dict[str, list[tuple[int, str, Any]]] = {}
     for line in (home / "notes.jsonl").read_text().splitlines():
         name, number, where, what = json.loads(line)
@@ -137,7 +133,6 @@ def test_every_shape_of_a_task_meets_the_stores(version: str, way: str, tmp_path
     noted = run_contexts(version, tmp_path, **(direct if way == "KEEPSTATE_URL" else {}))
     # 2.11 has no assets, and so the DAG leaves these tasks out
     left_out = {"with_assets", "with_one_asset"} if version.startswith("2.") else set()
-    left_out |= set() if version >= "3.2" else {"asynchronous"}
     assert noted == {name: calls for name, calls in EXPECTED.items() if name not in left_out}
     with closing(sqlite3.connect(tmp_path / "airflow.db")) as database:
         tables = database.execute(

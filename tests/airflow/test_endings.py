@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+import psycopg
 import pytest
 
 import keepstate
 from tests.support.airflow import environment
+from tests.support.airflow_services import services
+
+if TYPE_CHECKING:
+    from tests.support.postgres import PostgresServer
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +30,7 @@ def test_success_clears_if_asked_and_a_deleted_dag_takes_all_with_it(version: st
     """
     airflow = environment(version)
     environ = airflow.environ(tmp_path, AIRFLOW__CORE__DAGS_FOLDER=str(DAG_FILE.parent))
-    airflow.run(["airflow", "db", "migrate"], environ)
+    airflow.migrate(environ)
     if version[:3] in {"2.1", "3.0"}:
         # there a dag is known only once it has been read for the scheduler
         airflow.run(["airflow", "dags", "reserialize"], environ)
@@ -40,3 +47,55 @@ def test_success_clears_if_asked_and_a_deleted_dag_takes_all_with_it(version: st
         assert store.task("ending", run.run_id, "fails").get("left") == 1
         airflow.run(["airflow", "dags", "delete", "--yes", "ending"], environ)
         assert store.runs() == []
+
+
+@pytest.mark.parametrize("version", ["2.11.2", "3.0.6", "3.1.8", "3.2.2"])
+def test_nothing_stays_that_nobody_will_ask_for(
+    version: str, tmp_path: Path, postgres: PostgresServer
+) -> None:
+    """Cleanup comes by itself, for what has expired and for what a task left that died between success and clearing.
+
+    A person who marks a task as successful has its state cleared, too. A task may outlast the token it began with.
+    """
+    more = {
+        "AIRFLOW__STATE_STORE__CLEAR_ON_SUCCESS": "True",
+        "AIRFLOW__EXECUTION_API__JWT_EXPIRATION_TIME": "20",
+        "KEEPSTATE_CLEANUP_INTERVAL": "15",
+    }
+    with (
+        postgres.database() as database,
+        services(
+            environment(version), tmp_path, DAG_FILE.parent / "endings", database=database, **more
+        ) as airflow,
+        keepstate.connect(database) as store,
+    ):
+        airflow.note("marked", "waits")
+        ((run_id,),) = airflow.query("SELECT run_id FROM dag_run WHERE dag_id = 'endings'")
+
+        def entries(task_id: str) -> dict[str, Any]:
+            return dict(store.task("endings", run_id, task_id).items())
+
+        assert entries("marked") == {"left": 1}
+        if version.startswith("2."):
+            # without its pages, which tell keepstate nothing either
+            with psycopg.connect(database) as metadata:
+                metadata.execute("UPDATE task_instance SET state = 'success' WHERE task_id = 'marked'")
+            airflow.wait_for("a cleanup", lambda: entries("marked") == {})
+        else:
+            path = f"/api/v2/dags/endings/dagRuns/{quote(run_id, safe='')}/taskInstances/marked"
+            status, answer = airflow.request(
+                "PATCH", path, token=airflow.token("admin"), body={"new_state": "success"}
+            )
+            assert status == 200, answer
+            assert entries("marked") == {}
+
+            # here its callbacks run after the success, and there before
+            assert airflow.note("crashing") == ["crashing", 1]
+            airflow.wait_for("a cleanup", lambda: entries("crashing") == {})
+            changes = store.task("endings", run_id, "crashing").history("left")
+            assert [change.action for change in changes] == ["clear", "set"]
+        rows = "SELECT entry_key FROM keepstate_entry WHERE entry_key IN ('short', 'long')"
+        airflow.wait_for("a cleanup", lambda: airflow.query(rows) == [("long",)])
+        assert airflow.note("lasting") == ["lasting", 44]
+        airflow.wait_for("the success", lambda: airflow.states("endings")["lasting"] == "success")
+        airflow.wait_for("its end", lambda: entries("lasting") == {})

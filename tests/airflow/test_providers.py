@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,6 +35,80 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [uv, "--quiet", "pip", "install", "--no-deps", "--target", str(folder)]
     subprocess.run([*command, "apache-airflow-providers-apache-spark"], check=True, timeout=300)
     return folder
+
+
+PACKAGES = [
+    "airbyte",
+    "alibaba",
+    "amazon",
+    "anthropic",
+    "apache-beam",
+    "apache-druid",
+    "apache-flink",
+    "apache-hive",
+    "apache-kylin",
+    "apache-livy",
+    "apache-pig",
+    "apache-spark",
+    "cncf-kubernetes",
+    "databricks",
+    "dbt-cloud",
+    "docker",
+    "google",
+    "http",
+    "jenkins",
+    "microsoft-azure",
+    "openai",
+    "snowflake",
+    "tableau",
+    "teradata",
+    "trino",
+    "yandex",
+]
+PAGE = ROOT / "docs" / "reference" / "operators.md"
+VERSIONS = {"2.11": "2.11.2", "3.0": "3.0.6", "3.1": "3.1.8", "3.2": "3.2.2", "3.3": "3.3.2"}
+TAKES_MIXIN = re.compile(r"^class (\w+)\(\s*ResumableJobMixin\b", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def newest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The newest providers of systems that run jobs, without what they depend on, but for what is small."""
+    folder = tmp_path_factory.mktemp("newest")
+    uv = os.environ.get("UV") or str(ROOT / ".venv" / "bin" / "uv")
+    command = [uv, "--quiet", "pip", "install", "--target", str(folder)]
+    names = [f"apache-airflow-providers-{name}" for name in PACKAGES]
+    subprocess.run([*command, "--no-deps", *names], check=True, timeout=300)
+    subprocess.run([*command, "aiohttp", "requests-toolbelt"], check=True, timeout=300)
+    return folder
+
+
+def test_the_page_knows_which_operators_are_durable_where(newest: Path, tmp_path: Path) -> None:
+    """The table of operators and versions is what real Airflow finds; no provider's operator is missing there."""
+    found: dict[str, dict[str, Any]] = {}
+    for series, version in VERSIONS.items():
+        airflow = environment(version)
+        environ = airflow.environ(tmp_path, PYTHONPATH=str(newest))
+        command = [str(airflow.python), str(Path(__file__).parent / "operators.py")]
+        for name, facts in json.loads(airflow.run(command, environ).splitlines()[-1]).items():
+            found.setdefault(name, {})[series] = cell(**facts)
+    taking = {
+        name
+        for path in (newest / "airflow" / "providers").rglob("*.py")
+        for name in TAKES_MIXIN.findall(path.read_text())
+    }
+    assert taking == found.keys()
+    rows = ["| operator | " + " | ".join(VERSIONS) + " |", "|---" * (len(VERSIONS) + 1) + "|"]
+    rows += [f"| `{name}` | " + " | ".join(cells.values()) + " |" for name, cells in sorted(found.items())]
+    table = "\n".join(rows)
+    assert table in PAGE.read_text(), f"the table of {PAGE} would be:\n{table}"
+
+
+def cell(mixin: str, by_itself: bool, asked: bool) -> str:
+    """Say what becomes of an operator."""
+    if mixin.startswith("airflow.sdk"):
+        return "Airflow's own"
+    assert (mixin, asked) == ("keepstate.jobs", True)
+    return "durable" if by_itself else "with `durable=True`"
 
 
 class Master(BaseHTTPRequestHandler):
@@ -89,7 +164,7 @@ def test_spark_reconnects_and_breaks_nothing_on_yarn(
         SUBMISSIONS=str(tmp_path / "submissions"),
     )
     environ = {**environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{environ['PATH']}"}
-    airflow.run(["airflow", "db", "migrate"], environ)
+    airflow.migrate(environ)
     where = "--subdir" if version.startswith("2.") else "--dagfile-path"
     done = subprocess.run(
         ["airflow", "dags", "test", "spark", where, str(DAG_FILE)],

@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 from datetime import datetime, timedelta, timezone
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,6 @@ try:
 except ImportError:  # on 2.11 there are none
     ORDERS, STOCK = None, None
 
-# from 3.2 on, a task may be a coroutine
-ASYNCHRONOUS = version("apache-airflow") >= "3.2"
 HELD: list[Any] = []
 
 
@@ -155,16 +152,12 @@ with DAG(
 
         note("twins", sorted(map(str, asyncio.run(pages()))))
 
-    if ASYNCHRONOUS:
-
-        @task
-        async def asynchronous(task_state_store):
-            pages = await task_state_store.aincrement("pages")
-            note("pages", pages)
-            if pages == 1:
-                raise MishapError
-
-        asynchronous()
+    @task
+    async def asynchronous(task_state_store):
+        pages = await task_state_store.aincrement("pages")
+        note("pages", pages)
+        if pages == 1:
+            raise MishapError
 
     @task
     def over_items(item, task_state_store):
@@ -240,6 +233,7 @@ with DAG(
     Deferring(task_id="deferring")
     Job(task_id="job")
     by_twins()
+    asynchronous()
     over_items.expand(item=["p", "q"])
     if ORDERS is not None:
         with_assets() >> with_one_asset()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from keepstate.errors import UnsupportedError
 from keepstate.integrations.airflow import metadata
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def _committed(session: Any) -> None:
                 sweep(store)
             else:
                 store.delete_run(*run)
+    except UnsupportedError:
+        log.debug("the class of [state_store] backend can't be told that runs were deleted")
     except Exception as exc:  # noqa: BLE001 - Airflow's deletion is done; what is left over goes with a later sweep
         log.warning("The state of deleted runs could not be deleted yet: %s", exc)
 

@@ -10,7 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from keepstate.errors import BackendError, InvalidInputError, KeepstateError
-from keepstate.integrations.airflow import authority, deletions, metadata
+from keepstate.integrations.airflow import authority, metadata
+from keepstate.integrations.airflow.upkeep import Upkeep
 from keepstate.values import HARD_VALUE_LIMIT
 from keepstate.wire import decode_request, encode_answer, encode_error
 
@@ -22,7 +23,6 @@ log = logging.getLogger("keepstate")
 _PREFIX = "/keepstate/"
 # a value of the hard limit is escaped twice on its way, once as a value and once within the request
 _MOST_BYTES = 4 * HARD_VALUE_LIMIT
-_BETWEEN_CLEANUPS = 3600.0
 
 
 def extend(module: ModuleType) -> None:
@@ -59,6 +59,8 @@ class StateRoute:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request."""
+        # every request of a task's comes here, of those that have their store elsewhere too
+        self._upkeep.remind()
         ti_id = _task_instance_id(scope)
         if ti_id is None:
             await self._app(scope, receive, send)
@@ -79,7 +81,6 @@ class StateRoute:
         if text is None:
             return JSONResponse({"detail": f"a request has at most {_MOST_BYTES} bytes"}, status_code=413)
         said = await run_in_threadpool(carry_out, ti_id, text)
-        self._upkeep.remind()
         return JSONResponse(said, headers=headers)
 
 
@@ -172,33 +173,8 @@ class Tokens:
         return {"Refreshed-API-Token": self._airflow._jwt_generator().generate(claims)}  # noqa: SLF001
 
 
-class Upkeep:
-    """Cleans up now and then, in a thread of its own, as long as there are requests: without any, nothing piles up."""
-
-    def __init__(self) -> None:
-        self._next = time.monotonic() + _BETWEEN_CLEANUPS / 60
-        self._lock = threading.Lock()
-
-    def remind(self) -> None:
-        """Clean up if it is time to; returns at once."""
-        with self._lock:
-            if time.monotonic() < self._next:
-                return
-            self._next = time.monotonic() + _BETWEEN_CLEANUPS
-        threading.Thread(target=_clean_up, name="keepstate-cleanup", daemon=True).start()
-
-
 def _make_tables() -> None:
     try:
         metadata.store()
     except Exception as exc:  # noqa: BLE001 - the next request tries again, and tells the task
         log.warning("keepstate could not prepare its tables in Airflow's metadata database yet: %s", exc)
-
-
-def _clean_up() -> None:
-    try:
-        store = metadata.store()
-        deletions.sweep(store)
-        store.cleanup()
-    except Exception as exc:  # noqa: BLE001 - the next one tries again
-        log.warning("cleanup of keepstate's tables failed, and will be tried again: %s", exc)

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 _HERE = "keepstate.integrations.airflow"
 
 # Airflow's module -> the function of ours that extends it, as module:function
-_SPARK = "airflow.providers.apache.spark.operators.spark_submit"
+_PROVIDERS = {
+    "airflow.providers.amazon.aws.operators.glue": "providers:extend_glue",
+    "airflow.providers.apache.spark.operators.spark_submit": "providers:extend_spark_submit",
+}
+_PYTHON = {"airflow.providers.standard.operators.python": "coroutines:extend_python_operator"}
 
 _BEFORE_3_3 = {
-    _SPARK: "providers:extend_spark_submit",
+    **_PROVIDERS,
     "airflow.models.dagrun": "deletions:extend",
     "airflow.sdk": "names:extend_sdk",
     "airflow.sdk.execution_time.context": "names:extend_execution_context",
@@ -33,15 +37,18 @@ _BEFORE_3_3 = {
 }
 _EXTENSIONS = {
     "2.11": {
-        _SPARK: "providers:extend_spark_submit",
+        **_PROVIDERS,
+        **_PYTHON,
+        "airflow.operators.python": "coroutines:extend_python_operator",
         "airflow.models.dagrun": "deletions:extend",
         "airflow.utils.context": "context:admit_names",
         "airflow.models.taskinstance": "context:extend_models",
     },
-    "3.0": {**_BEFORE_3_3, "airflow.utils.context": "context:admit_names"},
-    "3.1": {**_BEFORE_3_3, "airflow.sdk.definitions.context": "context:admit_names"},
+    "3.0": {**_BEFORE_3_3, **_PYTHON, "airflow.utils.context": "context:admit_names"},
+    "3.1": {**_BEFORE_3_3, **_PYTHON, "airflow.sdk.definitions.context": "context:admit_names"},
     "3.2": {**_BEFORE_3_3, "airflow.sdk.definitions.context": "context:admit_names"},
     "3.3": {
+        "airflow.api_fastapi.execution_api.app": "upkeep:extend_execution_app",
         "airflow.models.dagrun": "deletions:extend_3_3",
         "airflow.sdk.execution_time.task_runner": "context:extend_task_runner_of_3_3",
     },

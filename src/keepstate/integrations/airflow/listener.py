@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any
 
 from airflow.listeners import hookimpl
 
-from keepstate.integrations.airflow import configuration, context, deletions, metadata
+from keepstate.integrations.airflow import configuration, context, metadata, upkeep
 from keepstate.integrations.airflow.components import if_scheduler
 from keepstate.integrations.airflow.hooks import is_airflow_2
 
 log = logging.getLogger("keepstate")
-
-_BETWEEN_CLEANUPS = 3600.0
 
 
 @hookimpl  # type: ignore[untyped-decorator]
@@ -44,15 +41,4 @@ def _clear_for_a_person(ti: Any) -> None:
 def on_starting(component: Any) -> None:
     """Begin to clean up now and then, where Airflow 2's scheduler starts; from 3.0 on, the API server does."""
     if is_airflow_2():
-        if_scheduler(component, _clean_up_for_ever)
-
-
-def _clean_up_for_ever() -> None:
-    while True:
-        time.sleep(_BETWEEN_CLEANUPS)
-        try:
-            store = metadata.store()
-            deletions.sweep(store)
-            store.cleanup()
-        except Exception as exc:  # noqa: BLE001 - the next one tries again
-            log.warning("cleanup of keepstate's tables failed, and will be tried again: %s", exc)
+        if_scheduler(component, upkeep.for_ever)

@@ -32,3 +32,25 @@ def extend_spark_submit(module: ModuleType) -> None:
         return hook
 
     kind._get_hook = with_care  # noqa: SLF001
+
+
+def extend_glue(module: ModuleType) -> None:
+    """Leave Glue's operator as it was unless its author asks for durability.
+
+    Below 3.3 the provider has a way of its own to be durable, which adds an argument to those of the script: one that reads
+    them strictly would fail.
+    """
+    kind = module.__dict__["GlueJobOperator"]
+    kind.durable = False
+    submit_job = kind.submit_job
+
+    @functools.wraps(submit_job)
+    def with_care(self: Any, context: Any) -> Any:
+        if not self.durable:
+            self.log.info(
+                "This task does not reconnect to its Glue job after a crash, unless it is given durable=True, which below "
+                "Airflow 3.3 adds an argument to its script's"
+            )
+        return submit_job(self, context)
+
+    kind.submit_job = with_care

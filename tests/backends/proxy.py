@@ -1,7 +1,8 @@
-"""A TCP proxy on loopback between a client and a PostgreSQL server, that counts messages and cuts connections.
+"""TCP proxies on loopback between a client and a database server, that count messages and cut connections.
 
-It understands as much of the protocol as that takes (PostgreSQL manual, 55.7): every message but the first has a type, and
-its length. A cut hits both sides at once, as a network that goes away does.
+They understand as much of the protocol as that takes. PostgreSQL's (its manual, 55.7): every message but the first has a type,
+and its length. MySQL's: a packet has a length and a number, and what a client begins to say has the number 0. A cut hits both
+sides at once, as a network that goes away does.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _LENGTH = struct.Struct("!I")
 # Of a client: a simple query, and the end of an extended one. The server answers each with "ready for query".
 ROUND_TRIPS = {b"Q", b"S"}
 READY = b"Z"
+# What a client of MySQL's says at the end; nobody answers.
+QUIT = b"\x01"
 
 
 class Proxy:
@@ -131,6 +134,36 @@ class Proxy:
                 pass
             # a server that ends a connection says why
             link.client.sendall(answer)
+        _close(link.client, link.server)
+
+
+class MysqlProxy(Proxy):
+    """The same for MySQL, whose clients wait for each answer."""
+
+    def _to_server(self, link: _Link) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            while True:
+                head = _exactly(link.client, 4)
+                message = head + _exactly(link.client, int.from_bytes(head[:3], "little"))
+                if head[3] == 0 and message[4:5] != QUIT:
+                    with self._lock:
+                        self.round_trips += 1
+                        number = self.round_trips
+                    link.asked.append((number, message))
+                    link.server.sendall(message)
+                    if self.on_question(number, message):
+                        break
+                else:
+                    link.server.sendall(message)
+        _close(link.client, link.server)
+
+    def _to_client(self, link: _Link) -> None:
+        with contextlib.suppress(OSError):
+            while part := link.server.recv(65536):
+                # the first of an answer: what was asked for is done
+                if link.asked and self.on_answer(*link.asked.pop(0)):
+                    break
+                link.client.sendall(part)
         _close(link.client, link.server)
 
 

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import psycopg.errors
+import pymysql
+import pymysql.constants.ER
 import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
 from typing_extensions import Self
 
-from keepstate.backends.sql.database import RepeatedRequestError, TransientError
+from keepstate.backends.sql.database import AlreadyDoneError, RepeatedRequestError, TransientError
+from keepstate.backends.sql.mysql import MysqlDatabase
+from keepstate.backends.sql.mysql import open_url as open_mysql
 from keepstate.backends.sql.postgresql import PostgresDatabase, make_engine
 from keepstate.backends.sql.sqlite import SqliteDatabase
 from keepstate.errors import (
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from keepstate.backends.sql.database import Database
     from keepstate.store import StateStore
 
 # ---------------------------------------------------------------------------------------------------- SQLite
@@ -228,11 +233,11 @@ def test_every_sqlstate_has_a_meaning(database: PostgresDatabase) -> None:
     assert database.query("SELECT 1", {}) == [(1,)]
 
 
-def _alone(database: PostgresDatabase, statement: str) -> None:
+def _alone(database: Database, statement: str) -> None:
     database.query(statement, {})
 
 
-def _within(database: PostgresDatabase, statement: str) -> None:
+def _within(database: Database, statement: str) -> None:
     with database.transaction() as tx:
         tx.run(statement, {})
 
@@ -255,7 +260,7 @@ def test_whatever_statement_fails_in_postgres(postgres_url: str, verb: str) -> N
         store.asset("orders").set("n", 0)
         before = dict(task(store).items())
         for number in range(100):
-            with FailingInPostgres(store, number) as hand:
+            with FailingOnServer(store, number) as hand:
                 refused = _refused(lambda: VERBS[verb](store))
             assert hand.failed == (refused is not None)
             if refused is None:
@@ -269,7 +274,7 @@ def test_whatever_statement_fails_in_postgres(postgres_url: str, verb: str) -> N
         task(store).set("n", 7)
 
 
-class FailingInPostgres:
+class FailingOnServer:
     """Has the statement number ``n`` of the store's connection be one that the server refuses."""
 
     def __init__(self, store: StateStore, n: int) -> None:
@@ -313,3 +318,129 @@ def test_an_error_of_an_event_handler_is_translated_too(postgres_url: str) -> No
         event.remove(engine, "checkout", refuse)
         assert task(store).get("n") == 1
     engine.dispose()
+
+
+# ----------------------------------------------------------------------------------------------------- MySQL
+
+NUMBERS: dict[int, type[Exception]] = {
+    1021: StoreFullError,
+    1114: StoreFullError,
+    1037: TransientError,
+    1040: TransientError,
+    1044: ConfigurationError,
+    1045: ConfigurationError,
+    1046: ConfigurationError,
+    1047: TransientError,
+    1049: ConfigurationError,
+    1053: TransientError,
+    1054: StoreCorruptedError,
+    1062: TransientError,
+    1064: BackendError,
+    1142: ConfigurationError,
+    1143: ConfigurationError,
+    1146: StoreCorruptedError,
+    1153: ConfigurationError,
+    1158: TransientError,
+    1194: StoreCorruptedError,
+    1203: TransientError,
+    1205: TransientError,
+    1213: TransientError,
+    1226: TransientError,
+    1227: ConfigurationError,
+    1290: StoreReadOnlyError,
+    1317: TransientError,
+    1366: BackendError,
+    1406: BackendError,
+    1665: ConfigurationError,
+    1698: ConfigurationError,
+    1792: StoreReadOnlyError,
+    1836: StoreReadOnlyError,
+    1927: TransientError,
+    1969: TransientError,
+    3024: TransientError,
+    3101: TransientError,
+    3169: TransientError,
+    4031: TransientError,
+}
+CHANGING_TABLES = {1050, 1051, 1060, 1061, 1091}
+
+
+def test_every_number_has_a_meaning(mysql_url: str) -> None:
+    """Raised by the server itself, by a single statement and within a transaction; none leaves as the driver's."""
+    database = open_mysql(mysql_url)
+    numbers = {number for number in vars(pymysql.constants.ER).values() if isinstance(number, int)}
+    assert len(numbers) > 400
+    for number in sorted(numbers | set(NUMBERS)):
+        statement = f"SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = 'on purpose'"
+        for run in (_alone, _within):
+            with pytest.raises((KeepstateError, TransientError, AlreadyDoneError)) as caught:
+                run(database, statement)
+            kind = type(caught.value)
+            if run is _within and number in CHANGING_TABLES:
+                assert kind is AlreadyDoneError
+            else:
+                assert kind is NUMBERS.get(number, kind), number
+            assert "on purpose" in str(caught.value)
+            assert isinstance(caught.value.__cause__, pymysql.Error)
+            if isinstance(caught.value, BackendError):
+                assert caught.value.address == database.address
+    assert database.query("SELECT 1", {}) == [(1,)]
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "at_once"),
+    [
+        (pymysql.OperationalError(2006, "MySQL server has gone away"), TransientError, True),
+        (
+            pymysql.OperationalError(2013, "Lost connection to MySQL server during query"),
+            TransientError,
+            True,
+        ),
+        (pymysql.InterfaceError(0, ""), TransientError, True),
+        (pymysql.OperationalError(2003, "Can't connect to MySQL server on 'h'"), TransientError, False),
+        (pymysql.OperationalError(2020, "Got packet bigger than"), ConfigurationError, False),
+        (pymysql.ProgrammingError("closed"), TransientError, True),
+    ],
+    ids=lambda value: str(value.args[0]) if isinstance(value, Exception) else "",
+)
+def test_what_the_client_says_has_a_meaning(
+    mysql_url: str, error: pymysql.Error, kind: type[Exception], at_once: bool
+) -> None:
+    """A connection that is lost is replaced at once."""
+    database = open_mysql(mysql_url)
+    with pytest.raises(kind) as caught, database.transaction():
+        raise error
+    assert getattr(caught.value, "at_once", False) is at_once
+    assert database.query("SELECT 1", {}) == [(1,)]
+    database.close()
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS)[:4])
+def test_whatever_statement_fails_in_mysql(mysql_url: str, verb: str) -> None:
+    """The error is of the tree, nothing of the write is kept, and the next one works."""
+    with open_url(mysql_url, timeout=1) as store:
+        task(store).set_many({"n": 0, "m": 0})
+        store.asset("orders").set("n", 0)
+        before = dict(task(store).items())
+        for number in range(100):
+            with FailingOnServer(store, number) as hand:
+                refused = _refused(lambda: VERBS[verb](store))
+            assert hand.failed == (refused is not None)
+            if refused is None:
+                break
+            assert isinstance(refused, BackendError)
+            assert isinstance(refused.__cause__, pymysql.Error)
+            assert dict(task(store).items()) == before
+        else:
+            raise AssertionError("the verb has no end")
+        assert number > 0
+        task(store).set("n", 7)
+
+
+def test_a_mysql_database_is_told_its_driver_s_text_in_one_line(mysql_url: str) -> None:
+    """With the number by which it is looked up."""
+    database: MysqlDatabase = open_mysql(mysql_url)
+    with pytest.raises(BackendError, match=r"failed: You have an error in your SQL syntax.*\(error 1064\)$"):
+        database.query("SELECT nonsense FROM\n\n nowhere (", {})
+    database.close()

@@ -23,11 +23,11 @@ ROUNDS = 20
 NUMBER = struct.Struct("<q")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "mysql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A new store."""
-    if request.param == "postgres":
-        return str(request.getfixturevalue("postgres_url"))
+    if request.param != "sqlite":
+        return str(request.getfixturevalue(f"{request.param}_url"))
     return f"sqlite:///{tmp_path / 'keepstate.db'}"
 
 

@@ -13,13 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("url", ["sqlite", "postgres"])
+@pytest.mark.parametrize("url", ["sqlite", "postgres", "mysql"])
 def test_ids_of_full_length_work(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """250 characters of four bytes each, in every id at once, that no compression makes shorter."""
     place = (
-        f"sqlite:///{tmp_path / 'keepstate.db'}"
-        if url == "sqlite"
-        else request.getfixturevalue("postgres_url")
+        f"sqlite:///{tmp_path / 'keepstate.db'}" if url == "sqlite" else request.getfixturevalue(f"{url}_url")
     )
     letters = random.Random(1)
     dag, run, task = ("".join(chr(letters.randrange(0x20000, 0x2A6D0)) for _ in range(250)) for _ in range(3))

@@ -595,7 +595,7 @@ def plain(value: Any) -> Any:
 # ------------------------------------------------------------------------------------------------- the tests
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "server"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "mysql", "server"])
 def kind(request: pytest.FixtureRequest) -> str:
     """Each kind of store; a server has a file behind it."""
     return str(request.param)
@@ -606,8 +606,8 @@ def url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A new store of that kind, or for a server to have behind it."""
     if kind == "memory":
         return "memory:"
-    if kind == "postgres":
-        return str(request.getfixturevalue("postgres_url"))
+    if kind in {"postgres", "mysql"}:
+        return str(request.getfixturevalue(f"{kind}_url"))
     return f"sqlite:///{tmp_path / 'keepstate.db'}"
 
 
@@ -649,7 +649,7 @@ def check(store: StateStore, clock: ManualClock, examples: int, length: int) -> 
 
 def test_every_backend_does_what_the_model_says(kind: str, store: StateStore, clock: ManualClock) -> None:
     """In short random histories."""
-    check(store, clock, examples=15 if kind == "server" else 60, length=40)
+    check(store, clock, examples=15 if kind in {"server", "mysql"} else 60, length=40)
 
 
 @pytest.mark.slow

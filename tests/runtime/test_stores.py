@@ -32,11 +32,13 @@ HOLD = """
 """
 
 
-def test_over_postgresql(programs: Programs, postgres_url: str) -> None:
+@pytest.mark.parametrize("server", ["postgres", "mysql"])
+def test_over_a_database_server(programs: Programs, server: str, request: pytest.FixtureRequest) -> None:
     """A run is held, refused to a second start, found lost after SIGKILL, and goes on, under a supervisor too."""
-    programs.environment |= {"KEEPSTATE_URL": postgres_url, "KEEPSTATE_HEARTBEAT": "600"}
+    url = str(request.getfixturevalue(f"{server}_url"))
+    programs.environment |= {"KEEPSTATE_URL": url, "KEEPSTATE_HEARTBEAT": "600"}
     command = programs.python(HOLD)
-    with connect(postgres_url) as store:
+    with connect(url) as store:
         with programs.started(command) as first:
             until(programs.file("begun").exists)
             assert "AlreadyRunningError" in programs.run(command).stderr

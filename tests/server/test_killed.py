@@ -88,7 +88,7 @@ def putting(
                 acked[number] = sent[number]
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.mark.parametrize("database", ["sqlite", "postgres", "mysql"])
 @pytest.mark.parametrize(
     ("kills", "every", "connections"),
     [
@@ -106,9 +106,9 @@ def test_what_was_answered_is_there_once(
 ) -> None:
     """Half of the connections count up through the worker API, half put rising numbers over REST."""
     url = (
-        str(request.getfixturevalue("postgres_url"))
-        if database == "postgres"
-        else f"sqlite:///{tmp_path / 'keepstate.db'}"
+        f"sqlite:///{tmp_path / 'keepstate.db'}"
+        if database == "sqlite"
+        else str(request.getfixturevalue(f"{database}_url"))
     )
     with connect(url, settings=Settings()) as store:
         token = Tokens(tokens_of(store), store.clock).create("load", Role.WORKER)

@@ -30,13 +30,13 @@ THREADS = 4
 HOLDER = Holder("h", 1, "then")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "mysql"])
 def behind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StateStore]:
     """A store of each kind that a server has behind it."""
     url = (
-        str(request.getfixturevalue("postgres_url"))
-        if request.param == "postgres"
-        else f"sqlite:///{tmp_path / 'keepstate.db'}"
+        f"sqlite:///{tmp_path / 'keepstate.db'}"
+        if request.param == "sqlite"
+        else str(request.getfixturevalue(f"{request.param}_url"))
     )
     with connect(url, settings=Settings()) as store:
         yield store

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from keepstate.testing import ManualClock
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "mysql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database."""
-    if request.param == "postgres":
-        return str(request.getfixturevalue("postgres_url"))
+    if request.param != "sqlite":
+        return str(request.getfixturevalue(f"{request.param}_url"))
     return f"sqlite:///{tmp_path / 'keepstate.db'}"
 
 

@@ -20,6 +20,8 @@ from keepstate.errors import (
 )
 
 try:
+    from sqlalchemy.exc import SQLAlchemyError
+
     from keepstate.backends.sql.engine import (
         NAMED,
         EngineDatabase,
@@ -95,7 +97,7 @@ class MysqlDatabase(EngineDatabase):
 
     dialect = MYSQL
     _transaction = MysqlTransaction
-    # PyMySQL raises the others for options that it does not know, and for packages that it misses
+    # PyMySQL raises these for options that it does not know, and for files and packages that it misses
     _connection_errors: ClassVar = (*EngineDatabase._connection_errors, RuntimeError, TypeError, ValueError)  # noqa: SLF001
 
     def __init__(self, engine: Engine, *, owned: bool, timeout: float = 30.0) -> None:
@@ -147,23 +149,27 @@ class MysqlDatabase(EngineDatabase):
     # ----------------------------------------------------------------------------------------- connections
 
     def _welcome(self, lent: Any) -> None:
-        if _THEIRS in lent.info:
-            return
-        cursor = lent.dbapi_connection.cursor()
+        info = lent.info
+        if _THEIRS not in info:
+            info[_MOST], info[_THEIRS] = self._introduce(lent.dbapi_connection)
+        self._most = info[_MOST]
+        # at most four bytes a character, and another for what needs one before it
+        self._surely_fits = (self._most - _STATEMENT) // 8
+
+    def _introduce(self, connection: Any) -> tuple[int, dict[str, object]]:
+        """Check a new connection; return how long a statement may be, and what the session came with."""
+        cursor = connection.cursor()
         cursor.execute(
             "SELECT VERSION(), DATABASE(), @@max_allowed_packet, "
             + ", ".join(f"@@SESSION.{name}" for name in _SESSION)
         )
         version, database, most, *theirs = cursor.fetchone()
-        self._check(version, database, lent.dbapi_connection.character_set_name())
-        self._most = int(most)
-        # at most four bytes a character, and another for what needs one before it
-        self._surely_fits = (self._most - _STATEMENT) // 8
+        self._check(version, database, connection.character_set_name())
         if self._owned:
             cursor.execute(_ISOLATION.replace("SET", "SET SESSION"))
             cursor.execute(*_assignment({**self._ours, **self._against_stopped_clients(version)}))
         cursor.close()
-        lent.info[_THEIRS] = dict(zip(_SESSION, theirs, strict=True))
+        return int(most), dict(zip(_SESSION, theirs, strict=True))
 
     def _against_stopped_clients(self, version: str) -> dict[str, object]:
         """Have the server end the transaction of a client that stops in the middle: it would keep its scope locked.
@@ -218,12 +224,14 @@ class MysqlDatabase(EngineDatabase):
 
     def _is_refusal(self, exc: Exception) -> bool:
         if not isinstance(exc, self._driver_error):
-            return isinstance(exc, self._connection_errors[2:])
+            return not isinstance(exc, SQLAlchemyError)
         return _code(exc) in _REFUSALS or any(words in str(exc) for words in _REFUSING_WORDS)
 
     def _translate(self, exc: Exception, *, lost: bool) -> Exception:
         """Return what an error means here, by its number (MySQL's and MariaDB's lists of server errors)."""
         text, code = _text(exc), _code(exc)
+        if "No space left on device" in text:
+            return self._meant(_FULL, text)
         for codes, meaning in _MEANINGS:
             if code in codes:
                 return self._meant(meaning, text)
@@ -235,6 +243,7 @@ _STATEMENT = 64 * 1024
 _ISOLATION = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 # what we keep in a pooled connection's `info`
+_MOST = "keepstate_max_allowed_packet"
 _THEIRS = "keepstate_session"
 _DRESSED = "keepstate_dressed"
 
@@ -317,11 +326,12 @@ _PASSING = frozenset({
     3572,  # a lock was not to be had at once
 })  # fmt: skip
 
+_FULL: Meaning = (
+    StoreFullError,
+    "has no room left on its disk; nothing was half-written, free some room and go on",
+)
 _MEANINGS: tuple[tuple[set[int], Meaning], ...] = (
-    (
-        {3, 1021, 1030, 1114, 1859},
-        (StoreFullError, "has no room left on its disk; nothing was half-written, free some room and go on"),
-    ),
+    ({1021, 1114}, _FULL),
     (
         {1290, 1792, 1836, 3032},
         (StoreReadOnlyError, "is read-only now, perhaps after a failover; name the primary server"),
@@ -394,4 +404,7 @@ def make_engine(url: str, *, timeout: float = 30.0) -> Engine:
     }
     if driver == "pymysql":
         options["program_name"] = "keepstate"
+        if parsed.password is not None:
+            # as text, it would have to be Latin-1
+            options["password"] = str(parsed.password).encode()
     return pooled(parsed, options, timeout=timeout, extra="mysql")

@@ -1,4 +1,4 @@
-"""The command line over PostgreSQL, as over SQLite."""
+"""The command line over database servers, as over SQLite."""
 
 from __future__ import annotations
 
@@ -10,14 +10,28 @@ import sys
 
 import pytest
 
+from tests.backends.servers import KINDS, Kind, Server
 from tests.cli.conftest import TASK, one_line
 
 
+@pytest.fixture(params=KINDS, ids=[kind.name for kind in KINDS])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """One kind of server after the other."""
+    return request.param
+
+
 @pytest.fixture(autouse=True)
-def url(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def url(kind: Kind, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A database of the test's own, named by the environment."""
-    monkeypatch.setenv("KEEPSTATE_URL", postgres_url)
-    return postgres_url
+    url = str(request.getfixturevalue(f"{kind.name}_url"))
+    monkeypatch.setenv("KEEPSTATE_URL", url)
+    return url
+
+
+@pytest.fixture
+def server(kind: Kind, request: pytest.FixtureRequest) -> Server:
+    """The server that it is on."""
+    return request.getfixturevalue("mariadb" if kind.name == "mysql" else kind.name)
 
 
 def test_tables_entries_and_doctor(run) -> None:
@@ -36,28 +50,25 @@ def test_tables_entries_and_doctor(run) -> None:
     assert run("db", "current").out == "0\n"
 
 
-def test_db_check_finds_what_is_missing(run, postgres, url) -> None:
+def test_db_check_finds_what_is_missing(run, kind, url) -> None:
     """A missing table or column is named, one after another."""
-    import psycopg
-
     run("db", "upgrade")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("DROP TABLE keepstate_session")
-        connection.execute("ALTER TABLE keepstate_asset DROP COLUMN uri")
+    kind.ask(url, "DROP TABLE keepstate_session")
+    kind.ask(url, "ALTER TABLE keepstate_asset DROP COLUMN uri")
     message = one_line(run("db", "check").err)
     assert "the table keepstate_session is missing" in message
     assert "the table keepstate_asset has no column uri" in message
 
 
-def test_tail_waits_for_a_server_that_restarts(run, postgres, store_process, monkeypatch) -> None:
+def test_tail_waits_for_a_server_that_restarts(run, server, store_process, monkeypatch) -> None:
     """What changed after the restart is shown, and stderr says that the store was away."""
     monkeypatch.setenv("KEEPSTATE_RETRY_TIMEOUT", "0")
     run("set", "k", "1", *TASK)
     with store_process("tail", "--interval", "0.05", "--json", *TASK) as child:
         assert child.stderr.readline().startswith("keepstate: following")
-        postgres.stop()
+        server.stop()
         assert child.stderr.readline().endswith("; still trying\n")
-        postgres.start()
+        server.start()
         assert child.stderr.readline() == "keepstate: the store can be reached again\n"
         run("set", "k", "2", *TASK)
         assert json.loads(child.stdout.readline())["value"] == 2
@@ -90,9 +101,10 @@ def store_process():
         child.stderr.close()
 
 
-def test_a_server_that_is_not_there_is_69(run, monkeypatch) -> None:
+def test_a_server_that_is_not_there_is_69(run, url, monkeypatch) -> None:
     """One line, with the address and without the password."""
-    monkeypatch.setenv("KEEPSTATE_URL", "postgresql://ada:s3cret@127.0.0.1:1/db")
+    scheme = url.partition(":")[0]
+    monkeypatch.setenv("KEEPSTATE_URL", f"{scheme}://ada:s3cret@127.0.0.1:1/db")
     monkeypatch.setenv("KEEPSTATE_RETRY_TIMEOUT", "0")
     for argv in (["get", "k", *TASK], ["db", "check"], ["runs"]):
         done = run(*argv)

@@ -348,8 +348,10 @@ def test_an_engine_that_was_handed_in_stays_the_caller_s(mysql_url: str) -> None
         assert disposed == []
         with engine.connect() as connection:
             assert connection.exec_driver_sql(session).fetchall() == before
+        with engine.connect() as connection:
+            transaction = connection.begin()
             connection.exec_driver_sql("DELETE FROM keepstate_entry")
-            connection.rollback()
+            transaction.rollback()
         with open_url(engine) as store:
             assert task(store).get("n") == 2
 

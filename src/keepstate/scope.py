@@ -230,7 +230,10 @@ class Attempt:
 
 @dataclass(frozen=True)
 class DagInfo:
-    """A dag in a list: how many runs it has, and its most recently begun one."""
+    """A dag in a list: how many runs it has, and its most recently begun one.
+
+    ``updated_at`` is when any of its runs last changed its state, or any task instance of the last one.
+    """
 
     dag_id: str
     runs: int

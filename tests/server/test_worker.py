@@ -79,6 +79,7 @@ def requests_of(scope: TaskScope) -> list[tuple[str, dict[str, Any]]]:
         ("outcome", {"scope": scope}),
         ("runs", {"dag_id": scope.dag_id}),
         ("count_runs", {"dag_id": scope.dag_id}),
+        ("grid", {"dag_id": scope.dag_id}),
         ("run", {"scope": run}),
         ("task_instance", {"scope": scope}),
         ("count_task_instances", ids),
@@ -103,6 +104,8 @@ def requests_of_asset(scope: AssetScope) -> list[tuple[str, dict[str, Any]]]:
 OF_ALL: list[tuple[str, dict[str, Any]]] = [
     ("dags", {}),
     ("count_dags", {}),
+    ("keys", {}),
+    ("keys_of_assets", {}),
     ("assets", {}),
     ("count_assets", {}),
     ("purge", {"batch_size": 1, "idle": None, "history": HistoryPolicy()}),

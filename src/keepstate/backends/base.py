@@ -270,6 +270,58 @@ class Outcome:
     arguments: str | None
 
 
+MOST_IN_A_GRID = 40_000
+"""So many task instances a grid looks at, however large its runs are."""
+
+
+@dataclass(frozen=True)
+class GridTask:
+    """A task in one run, all its map indices together: what states they are in, and since when it is there."""
+
+    task_id: str
+    states: tuple[str | None, ...]
+    task_instances: int
+    entries: int
+    try_number: int | None
+    created_at: int
+
+
+@dataclass(frozen=True)
+class GridRun:
+    """A run with its tasks, ordered by their ids."""
+
+    run: RunInfo
+    tasks: tuple[GridTask, ...]
+
+    @property
+    def dag_id(self) -> str:
+        """The dag's id."""
+        return self.run.dag_id
+
+
+@dataclass(frozen=True)
+class KeyOfTask:
+    """The key of an entry of a task instance."""
+
+    scope: TaskScope
+    key: str
+
+    @property
+    def dag_id(self) -> str:
+        """The dag's id."""
+        return self.scope.dag_id
+
+
+@dataclass(frozen=True)
+class KeyOfAsset:
+    """The key of an entry of an asset, which REST names by its ``id``."""
+
+    id: int
+    name: str
+    uri: str
+    key: str
+
+
 @dataclass(frozen=True)
 class ChangeNotice:
     """A key that changed, for those who follow: ``action`` is ``set`` or ``delete``."""
@@ -565,9 +617,15 @@ class Backend(Protocol):
         ...
 
     def runs(
-        self, dag_id: str | None = None, *, pattern: str | None = None, limit: int = 50, offset: int = 0
+        self,
+        dag_id: str | None = None,
+        *,
+        pattern: str | None = None,
+        run_id: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
     ) -> list[RunInfo]:
-        """Return runs, most recently begun first; with ``pattern``, those of the dags that fit it."""
+        """Return runs, most recently begun first: of the dags that fit ``pattern``, and of that id, where these are given."""
         ...
 
     def count_runs(self, dag_id: str | None = None, *, pattern: str | None = None) -> int:
@@ -590,6 +648,30 @@ class Backend(Protocol):
         self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
     ) -> list[TaskInstanceInfo]:
         """Return the task instances of a run, ordered by task id and map index."""
+        ...
+
+    def grid(
+        self,
+        dag_id: str | None = None,
+        *,
+        now: int,
+        pattern: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> list[GridRun]:
+        """Return the runs that `runs` would, each with its tasks; of at most ``MOST_IN_A_GRID`` task instances."""
+        ...
+
+    def keys(
+        self, *, now: int, pattern: str | None = None, runs: int = 40, limit: int = 10_000
+    ) -> list[KeyOfTask]:
+        """Return the keys of what live entries the newest ``runs`` of the dags that fit have, those of newer runs first."""
+        ...
+
+    def keys_of_assets(
+        self, *, now: int, pattern: str | None = None, limit: int = 10_000
+    ) -> list[KeyOfAsset]:
+        """Return the keys of the live entries of the assets that fit, ordered by the assets' names."""
         ...
 
     def assets(

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
+    from keepstate.backends.base import GridRun, KeyOfAsset, KeyOfTask
+
 log = logging.getLogger("keepstate")
 
 
@@ -265,10 +267,16 @@ class CustomBackend:
         return self._keeper.count_dags(pattern=pattern)
 
     def runs(
-        self, dag_id: str | None = None, *, pattern: str | None = None, limit: int = 50, offset: int = 0
+        self,
+        dag_id: str | None = None,
+        *,
+        pattern: str | None = None,
+        run_id: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
     ) -> list[RunInfo]:
         """See `Backend.runs`: those of the local runtime."""
-        return self._keeper.runs(dag_id, pattern=pattern, limit=limit, offset=offset)
+        return self._keeper.runs(dag_id, pattern=pattern, run_id=run_id, limit=limit, offset=offset)
 
     def count_runs(self, dag_id: str | None = None, *, pattern: str | None = None) -> int:
         """See `Backend.count_runs`."""
@@ -292,7 +300,33 @@ class CustomBackend:
         """See `Backend.task_instances`: those of the local runtime; the class can't tell how many entries they hold."""
         return self._keeper.task_instances(dag_id, run_id, now=now, limit=limit, offset=offset)
 
+    def grid(
+        self,
+        dag_id: str | None = None,
+        *,
+        now: int,
+        pattern: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> list[GridRun]:
+        """See `Backend.grid`: that of the local runtime; the class can't tell how many entries there are."""
+        return self._keeper.grid(dag_id, now=now, pattern=pattern, limit=limit, offset=offset)
+
     # ------------------------------------------------------------------------------------------- refused
+
+    def keys(
+        self, *, now: int, pattern: str | None = None, runs: int = 40, limit: int = 10_000
+    ) -> list[KeyOfTask]:
+        """Refused."""
+        del now, pattern, runs, limit
+        self._refuse("list keys")
+
+    def keys_of_assets(
+        self, *, now: int, pattern: str | None = None, limit: int = 10_000
+    ) -> list[KeyOfAsset]:
+        """Refused."""
+        del now, pattern, limit
+        self._refuse("list keys")
 
     def history(
         self, scope: EntryScope, key: str, *, now: int, limit: int | None = None

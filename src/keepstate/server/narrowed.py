@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from keepstate.backends.base import KeyOfAsset
 from keepstate.patterns import fits
 from keepstate.scope import AssetInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from keepstate.backends.base import GridRun, KeyOfTask
     from keepstate.scope import DagInfo, RunInfo
     from keepstate.server.roles import Caller
     from keepstate.store import StateStore
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 _PAGE = 1000
 
 _COUNTED = {"count_dags": "dags", "count_runs": "runs", "count_assets": "assets"}
-LISTS = frozenset({*_COUNTED, *_COUNTED.values()})
+_BOUNDED = frozenset({"grid", "keys", "keys_of_assets"})
+LISTS = frozenset({*_COUNTED, *_COUNTED.values(), *_BOUNDED})
 """The verbs that list what a pattern admits, or count it."""
 
 
@@ -28,11 +31,14 @@ def listed(store: StateStore, caller: Caller, verb: str, arguments: dict[str, An
     if own is None or asked is None:
         return getattr(store.backend, verb)(**{**arguments, "pattern": asked if own is None else own})
     # the backend takes one pattern: it gets the caller's, and the other one is applied to what it lists
+    if verb in _BOUNDED:
+        found = getattr(store.backend, verb)(**{**arguments, "pattern": own})
+        return [one for one in found if _fits(asked, one)]
     return _filtered(store, verb, {**arguments, "pattern": own}, lambda one: _fits(asked, one))
 
 
-def _fits(pattern: str, one: DagInfo | RunInfo | AssetInfo) -> bool:
-    names = (one.name, one.uri) if isinstance(one, AssetInfo) else (one.dag_id,)
+def _fits(pattern: str, one: DagInfo | RunInfo | AssetInfo | GridRun | KeyOfTask | KeyOfAsset) -> bool:
+    names = (one.name, one.uri) if isinstance(one, (AssetInfo, KeyOfAsset)) else (one.dag_id,)
     return any(fits(pattern, name) for name in names)
 
 

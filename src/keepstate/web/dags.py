@@ -14,8 +14,6 @@ from keepstate.web.live import events
 from keepstate.web.paging import PER_PAGE, Pager, pager
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from starlette.responses import Response
 
     from keepstate.scope import DagInfo
@@ -23,15 +21,6 @@ if TYPE_CHECKING:
     from keepstate.web.frame import Frame
 
 _AT_ONCE = 1000
-_LOOKED_AT = 200
-
-
-@dataclass(frozen=True)
-class DagLine:
-    """A dag in the list. ``active_at`` is when its runs, or the tasks of the last one, last changed."""
-
-    dag: DagInfo
-    active_at: datetime
 
 
 @dataclass(frozen=True)
@@ -40,7 +29,7 @@ class Dags:
 
     frame: Frame
     text: str
-    lines: tuple[DagLine, ...]
+    dags: tuple[DagInfo, ...]
     pager: Pager
 
 
@@ -52,27 +41,16 @@ def show(asked: Asked) -> Response:
     context = Dags(
         asked.frame("Dags", "dags", Crumb("Dags")),
         text,
-        tuple(_line(asked, dag) for dag in found),
+        tuple(found),
         pager(addresses.dags(), number, total, q=text),
     )
     return asked.answer(context, "dags.html", "_dags.html")
 
 
-def _line(asked: Asked, dag: DagInfo) -> DagLine:
-    # a run's own row is not touched by what its tasks do
-    newest = asked.backend.task_instances(
-        dag.dag_id, dag.last_run_id, now=asked.store.clock(), limit=_LOOKED_AT
-    )
-    return DagLine(dag, max(dag.updated_at, *(info.updated_at for info in newest), dag.last_created_at))
-
-
 def watch(asked: Asked) -> object:
     """Return what changes when the list does."""
     found, total = _all(asked, asked.page_number())
-    return total, [
-        (line.dag.dag_id, line.dag.runs, line.dag.last_state, line.active_at)
-        for line in (_line(asked, dag) for dag in found)
-    ]
+    return total, [(dag.dag_id, dag.runs, dag.last_state, dag.updated_at) for dag in found]
 
 
 def _all(asked: Asked, number: int) -> tuple[list[DagInfo], int]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from keepstate.backends.base import MOST_IN_A_GRID
 from keepstate.scope import RunScope
 from keepstate.web.addresses import DAG
 from keepstate.web.asked import not_found, page
@@ -15,17 +16,16 @@ from keepstate.web.paging import Pager, pager
 from keepstate.web.states import worst
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from datetime import datetime
 
     from starlette.responses import Response
 
-    from keepstate.scope import RunInfo, TaskInstanceInfo
+    from keepstate.backends.base import GridRun, GridTask
+    from keepstate.scope import RunInfo
     from keepstate.web.asked import Asked
     from keepstate.web.frame import Frame
 
 RUNS_PER_PAGE = 20
-_MOST_INSTANCES = 2000
 _KIND = re.compile(r"^[a-z_]+?__(?=.)")
 
 
@@ -60,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Grid:
-    """The grid of a dag. ``cut`` says that some run has more task instances than are looked at."""
+    """The grid of a dag. ``cut`` says that its runs have more task instances than are looked at."""
 
     frame: Frame
     dag_id: str
@@ -77,7 +77,6 @@ def show(asked: Asked) -> Response:
     if not total:
         raise not_found("dag")
     runs = _runs(asked)
-    instances = [_instances(asked, run) for run in runs]
     context = Grid(
         asked.frame(dag_id, "dags", Crumb("Dags", addresses.dags()), Crumb(dag_id)),
         dag_id,
@@ -89,11 +88,11 @@ def show(asked: Asked) -> Response:
                 run.state,
                 run.created_at,
             )
-            for run in runs
+            for run in (one.run for one in runs)
         ),
-        _rows(asked, runs, instances),
+        _rows(asked, runs),
         pager(addresses.dag(dag_id), number, total, RUNS_PER_PAGE),
-        any(len(found) == _MOST_INSTANCES for found in instances),
+        sum(task.task_instances for one in runs for task in one.tasks) >= MOST_IN_A_GRID,
     )
     return asked.answer(context, "grid.html", "_grid.html")
 
@@ -103,7 +102,14 @@ def watch(asked: Asked) -> object:
     runs = _runs(asked)
     if not runs:
         raise not_found("dag")
-    return [(run.run_id, run.state, [_facts(info) for info in _instances(asked, run)]) for run in runs]
+    return [
+        (
+            one.run.run_id,
+            one.run.state,
+            [(task.task_id, task.states, task.task_instances, task.entries) for task in one.tasks],
+        )
+        for one in runs
+    ]
 
 
 def _dag_id(asked: Asked) -> str:
@@ -111,63 +117,48 @@ def _dag_id(asked: Asked) -> str:
     return RunScope(asked.path("dag_id"), "any").dag_id
 
 
-def _facts(info: TaskInstanceInfo) -> tuple[str, int, str | None, int]:
-    return info.scope.task_id, info.scope.map_index, info.state, info.entries
-
-
-def _runs(asked: Asked) -> list[RunInfo]:
-    """Return the runs of the page, the newest last."""
-    offset = (asked.page_number() - 1) * RUNS_PER_PAGE
-    found = asked.backend.runs(_dag_id(asked), pattern=asked.caller.dags, limit=RUNS_PER_PAGE, offset=offset)
+def _runs(asked: Asked) -> list[GridRun]:
+    """Return the runs of the page with their tasks, the newest last."""
+    found = asked.backend.grid(
+        _dag_id(asked),
+        now=asked.store.clock(),
+        pattern=asked.caller.dags,
+        limit=RUNS_PER_PAGE,
+        offset=(asked.page_number() - 1) * RUNS_PER_PAGE,
+    )
     return found[::-1]
 
 
-def _instances(asked: Asked, run: RunInfo) -> list[TaskInstanceInfo]:
-    return asked.backend.task_instances(
-        run.dag_id, run.run_id, now=asked.store.clock(), limit=_MOST_INSTANCES
-    )
-
-
-def _rows(asked: Asked, runs: list[RunInfo], found: list[list[TaskInstanceInfo]]) -> tuple[Row, ...]:
-    by_run = [_by_task(instances) for instances in found]
+def _rows(asked: Asked, runs: list[GridRun]) -> tuple[Row, ...]:
+    by_run = [{task.task_id: task for task in one.tasks} for one in runs]
     return tuple(
         Row(
             task_id,
             tuple(
-                _square(asked, run, task_id, tasks.get(task_id))
-                for run, tasks in zip(runs, by_run, strict=True)
+                _square(asked, one.run, tasks.get(task_id)) for one, tasks in zip(runs, by_run, strict=True)
             ),
         )
         for task_id in _in_order(by_run)
     )
 
 
-def _by_task(instances: Iterable[TaskInstanceInfo]) -> dict[str, list[TaskInstanceInfo]]:
-    tasks: dict[str, list[TaskInstanceInfo]] = {}
-    for info in instances:
-        tasks.setdefault(info.scope.task_id, []).append(info)
-    return tasks
-
-
-def _in_order(by_run: list[dict[str, list[TaskInstanceInfo]]]) -> list[str]:
+def _in_order(by_run: list[dict[str, GridTask]]) -> list[str]:
     """Return the tasks in the order in which they began in the newest run that has them: as people think of them."""
-    began: dict[str, tuple[int, datetime, str]] = {}
+    began: dict[str, tuple[int, int, str]] = {}
     for age, tasks in enumerate(reversed(by_run)):
-        for task_id, instances in tasks.items():
-            began.setdefault(task_id, (age, min(info.created_at for info in instances), task_id))
+        for task_id, task in tasks.items():
+            began.setdefault(task_id, (age, task.created_at, task_id))
     return sorted(began, key=began.__getitem__)
 
 
-def _square(
-    asked: Asked, run: RunInfo, task_id: str, instances: list[TaskInstanceInfo] | None
-) -> Square | None:
-    if not instances:
+def _square(asked: Asked, run: RunInfo, task: GridTask | None) -> Square | None:
+    if task is None:
         return None
     return Square(
-        asked.addresses.task(run.dag_id, run.run_id, task_id),
-        worst({info.state for info in instances}),
-        len(instances),
-        sum(info.entries for info in instances),
+        asked.addresses.task(run.dag_id, run.run_id, task.task_id),
+        worst(set(task.states)),
+        task.task_instances,
+        task.entries,
     )
 
 

@@ -53,6 +53,7 @@ _OF_ALL: dict[str, Mapping[str, Any]] = {
     "expected": _COUNT,
     "offset": _COUNT,
     "limit": _COUNT,
+    "runs": _COUNT,
     "after": _NUMBER,
     "lease": _NUMBER,
     "batch_size": {"minimum": 1, "maximum": 1_000_000},

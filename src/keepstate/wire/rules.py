@@ -227,6 +227,7 @@ def _pattern(pattern: str) -> None:
 _ARGUMENTS: dict[str, Callable[[Any], object]] = {
     "keys": _keys,
     "key": check_key,
+    "runs": lambda runs: _whole("runs", runs, MOST_ROWS),
     "limit": lambda limit: _whole("limit", limit, MOST_ROWS),
     "offset": lambda offset: _whole("offset", offset, MOST_ROWS),
     "after": lambda after: _whole("after", after, 2**63 - 1),

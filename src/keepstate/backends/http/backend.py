@@ -27,8 +27,11 @@ if TYPE_CHECKING:
         End,
         EntryScope,
         Fence,
+        GridRun,
         HeldScope,
         HistoryPolicy,
+        KeyOfAsset,
+        KeyOfTask,
         Outcome,
         Reading,
         Session,
@@ -198,10 +201,16 @@ class HttpBackend:
         return self._listed("count_dags", 0, pattern)
 
     def runs(
-        self, dag_id: str | None = None, *, pattern: str | None = None, limit: int = 50, offset: int = 0
+        self,
+        dag_id: str | None = None,
+        *,
+        pattern: str | None = None,
+        run_id: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
     ) -> list[RunInfo]:
         """See `Backend.runs`."""
-        return self._listed("runs", [], pattern, dag_id=dag_id, limit=limit, offset=offset)
+        return self._listed("runs", [], pattern, dag_id=dag_id, run_id=run_id, limit=limit, offset=offset)
 
     def count_runs(self, dag_id: str | None = None, *, pattern: str | None = None) -> int:
         """See `Backend.count_runs`."""
@@ -232,6 +241,33 @@ class HttpBackend:
             "task_instances", dag_id=dag_id, run_id=run_id, limit=limit, offset=offset
         )
         return found
+
+    def grid(
+        self,
+        dag_id: str | None = None,
+        *,
+        now: int,
+        pattern: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> list[GridRun]:
+        """See `Backend.grid`."""
+        del now
+        return self._listed("grid", [], pattern, dag_id=dag_id, limit=limit, offset=offset)
+
+    def keys(
+        self, *, now: int, pattern: str | None = None, runs: int = 40, limit: int = 10_000
+    ) -> list[KeyOfTask]:
+        """See `Backend.keys`."""
+        del now
+        return self._listed("keys", [], pattern, runs=runs, limit=limit)
+
+    def keys_of_assets(
+        self, *, now: int, pattern: str | None = None, limit: int = 10_000
+    ) -> list[KeyOfAsset]:
+        """See `Backend.keys_of_assets`."""
+        del now
+        return self._listed("keys_of_assets", [], pattern, limit=limit)
 
     def assets(
         self, *, now: int, pattern: str | None = None, limit: int | None = None, offset: int = 0

@@ -47,7 +47,20 @@ _TO_ANSWER_AT_LENGTH = 60.0
 _SHORTEST = 1.0
 _LONGEST_RETRY_AFTER = 60.0
 
-_AT_LENGTH = frozenset({"purge", "delete_run", "delete_asset", "dags", "runs", "assets", "task_instances"})
+_AT_LENGTH = frozenset(
+    {
+        "purge",
+        "delete_run",
+        "delete_asset",
+        "dags",
+        "runs",
+        "assets",
+        "task_instances",
+        "grid",
+        "keys",
+        "keys_of_assets",
+    }
+)
 """Verbs that may take the server a while, as they look at many rows; the counts do too."""
 
 _PATH = f"/api/keepstate/v{PROTOCOL}/"

@@ -13,10 +13,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from keepstate.backends.base import (
+    MOST_IN_A_GRID,
     Applied,
     Begun,
     Fence,
+    GridRun,
+    GridTask,
     HistoryPolicy,
+    KeyOfAsset,
+    KeyOfTask,
     Outcome,
     Reading,
     Verdict,
@@ -27,7 +32,7 @@ from keepstate.backends.base import (
 from keepstate.backends.images import Fate, Tally, may_replace
 from keepstate.backends.memory import images
 from keepstate.backends.memory.record import Record
-from keepstate.clock import DAY, to_datetime
+from keepstate.clock import DAY, to_datetime, to_micros
 from keepstate.errors import BackendError, InvalidIdError
 from keepstate.patterns import fits
 from keepstate.scope import (
@@ -267,18 +272,33 @@ class MemoryBackend:
         by_dag: dict[str, list[RunInfo]] = {}
         for info in self._runs(None, pattern):
             by_dag.setdefault(info.dag_id, []).append(info)
-        found = [_dag_info(dag_id, by_dag[dag_id]) for dag_id in sorted(by_dag)]
+        found = [self._dag_info(dag_id, by_dag[dag_id]) for dag_id in sorted(by_dag)]
         return found[offset:][:limit]
+
+    def _dag_info(self, dag_id: str, runs: list[RunInfo]) -> DagInfo:
+        last = runs[0]
+        with self._lock:
+            changes = [to_datetime(one.updated_at) for _, one in self._of_run(dag_id, last.run_id)]
+        updated_at = max([*changes, *(info.updated_at for info in runs)])
+        return DagInfo(dag_id, len(runs), last.run_id, last.state, last.created_at, updated_at)
 
     def count_dags(self, *, pattern: str | None = None) -> int:
         """See `Backend.count_dags`."""
         return len({info.dag_id for info in self._runs(None, pattern)})
 
     def runs(
-        self, dag_id: str | None = None, *, pattern: str | None = None, limit: int = 50, offset: int = 0
+        self,
+        dag_id: str | None = None,
+        *,
+        pattern: str | None = None,
+        run_id: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
     ) -> list[RunInfo]:
         """See `Backend.runs`."""
-        return self._runs(dag_id, pattern)[offset : offset + limit]
+        found = self._runs(dag_id, pattern)
+        wanted = found if run_id is None else [run for run in found if run.run_id == run_id]
+        return wanted[offset : offset + limit]
 
     def count_runs(self, dag_id: str | None = None, *, pattern: str | None = None) -> int:
         """See `Backend.count_runs`."""
@@ -329,6 +349,54 @@ class MemoryBackend:
             if found is None or found.standing.deleted:
                 return None
             return _task_instance_info(scope, found, now)
+
+    def grid(
+        self,
+        dag_id: str | None = None,
+        *,
+        now: int,
+        pattern: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> list[GridRun]:
+        """See `Backend.grid`."""
+        with self._lock:
+            runs = self._runs(dag_id, pattern)[offset : offset + limit]
+            left = itertools.count()
+            found = []
+            for run in runs:
+                tasks: dict[str, list[TaskInstanceInfo]] = {}
+                for one in self.task_instances(run.dag_id, run.run_id, now=now):
+                    if next(left) < MOST_IN_A_GRID:
+                        tasks.setdefault(one.scope.task_id, []).append(one)
+                found.append(GridRun(run, tuple(_grid_task(*item) for item in tasks.items())))
+        return found
+
+    def keys(
+        self, *, now: int, pattern: str | None = None, runs: int = 40, limit: int = 10_000
+    ) -> list[KeyOfTask]:
+        """See `Backend.keys`."""
+        with self._lock:
+            found = [
+                KeyOfTask(one.scope, key)
+                for run in self._runs(None, pattern)[:runs]
+                for one in self.task_instances(run.dag_id, run.run_id, now=now)
+                for key in sorted(self._records[one.scope].live(now))
+            ]
+        return found[:limit]
+
+    def keys_of_assets(
+        self, *, now: int, pattern: str | None = None, limit: int = 10_000
+    ) -> list[KeyOfAsset]:
+        """See `Backend.keys_of_assets`."""
+        with self._lock:
+            assets = sorted(self._assets(pattern), key=lambda one: str(one[0].name))
+            found = [
+                KeyOfAsset(record.id, str(scope.name), str(scope.uri), key)
+                for scope, record in assets
+                for key in sorted(record.live(now))
+            ]
+        return found[:limit]
 
     def assets(
         self, *, now: int, pattern: str | None = None, limit: int | None = None, offset: int = 0
@@ -600,12 +668,6 @@ def _full_name(scope: AssetScope, found: Record | None) -> AssetScope:
     return AssetScope(half, half)
 
 
-def _dag_info(dag_id: str, runs: list[RunInfo]) -> DagInfo:
-    last = runs[0]
-    updated_at = max(info.updated_at for info in runs)
-    return DagInfo(dag_id, len(runs), last.run_id, last.state, last.created_at, updated_at)
-
-
 def _run_info(scope: RunScope, record: Record) -> RunInfo:
     return RunInfo(
         dag_id=scope.dag_id,
@@ -626,6 +688,17 @@ def _task_instance_info(scope: TaskScope, record: Record, now: int) -> TaskInsta
         entries=len(record.live(now)),
         created_at=to_datetime(record.created_at),
         updated_at=to_datetime(record.updated_at),
+    )
+
+
+def _grid_task(task_id: str, infos: list[TaskInstanceInfo]) -> GridTask:
+    return GridTask(
+        task_id,
+        tuple(sorted({info.state for info in infos}, key=lambda state: (state is not None, state))),
+        len(infos),
+        sum(info.entries for info in infos),
+        max((info.try_number for info in infos if info.try_number is not None), default=None),
+        min(to_micros(info.created_at) for info in infos),
     )
 
 

@@ -67,6 +67,7 @@ from keepstate.scope import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from keepstate.backends.base import GridRun, KeyOfAsset, KeyOfTask
     from keepstate.backends.images import Fate, Image, Selection, Tally
 
 T = TypeVar("T")
@@ -354,10 +355,16 @@ class SqlBackend:
         return self._lists.count_dags(pattern)
 
     def runs(
-        self, dag_id: str | None = None, *, pattern: str | None = None, limit: int = 50, offset: int = 0
+        self,
+        dag_id: str | None = None,
+        *,
+        pattern: str | None = None,
+        run_id: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
     ) -> list[RunInfo]:
         """See `Backend.runs`."""
-        return self._lists.runs(dag_id, pattern, limit, offset)
+        return self._lists.runs(dag_id, pattern, run_id, limit, offset)
 
     def count_runs(self, dag_id: str | None = None, *, pattern: str | None = None) -> int:
         """See `Backend.count_runs`."""
@@ -380,6 +387,30 @@ class SqlBackend:
     def task_instance(self, scope: TaskScope, *, now: int) -> TaskInstanceInfo | None:
         """See `Backend.task_instance`."""
         return self._lists.task_instance(scope, now)
+
+    def grid(
+        self,
+        dag_id: str | None = None,
+        *,
+        now: int,
+        pattern: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> list[GridRun]:
+        """See `Backend.grid`."""
+        return self._lists.grid(dag_id, now, pattern, limit, offset)
+
+    def keys(
+        self, *, now: int, pattern: str | None = None, runs: int = 40, limit: int = 10_000
+    ) -> list[KeyOfTask]:
+        """See `Backend.keys`."""
+        return self._lists.keys(now, pattern, runs, limit)
+
+    def keys_of_assets(
+        self, *, now: int, pattern: str | None = None, limit: int = 10_000
+    ) -> list[KeyOfAsset]:
+        """See `Backend.keys_of_assets`."""
+        return self._lists.keys_of_assets(now, pattern, limit)
 
     def assets(
         self, *, now: int, pattern: str | None = None, limit: int | None = None, offset: int = 0

@@ -25,29 +25,35 @@ if TYPE_CHECKING:
 _HEAD = """s.version, s.incarnation, s.created_at, s.updated_at, s.try_number, s.attempt_id, s.item, s.state, s.deleted,
   s.copied"""
 
+# How far a page reaches. Where it ends is asked first, so that each table is read between two places of its primary key,
+# whatever a database believes of their sizes: one that was filled just now would be read as a whole for each page.
+PAGE_END = """
+SELECT MAX(p.id) FROM (
+  SELECT s.id FROM keepstate_scope s WHERE s.id > :after AND {selected} ORDER BY s.id LIMIT :limit) p
+"""
+
 # Four kinds of rows, told apart by the first column. The first kind has a value in each column, which gives the columns of
 # all their types: eight texts, then seven numbers.
-IMAGES = """
-WITH page AS (
-  SELECT s.id, s.kind, s.dag_id, s.run_id, s.task_id, s.map_index, s.incarnation, s.version, s.try_number, s.attempt_id,
-    s.item, s.state, s.deleted, s.created_at, s.updated_at, s.copied
-  FROM keepstate_scope s WHERE s.id > :after AND {selected} ORDER BY s.id LIMIT :limit
-)
-SELECT 0, p.id, p.kind, COALESCE(p.dag_id, a.name), COALESCE(p.run_id, a.uri), p.task_id, p.attempt_id, p.item, p.state,
-  p.copied, p.map_index, p.incarnation, p.version, p.try_number, p.deleted, p.created_at, p.updated_at
-FROM page p LEFT JOIN keepstate_asset a ON a.id = p.id
+_WITHIN = "s.id > :after AND s.id <= :last AND {selected}"
+IMAGES = f"""
+SELECT 0, s.id, s.kind, COALESCE(s.dag_id, a.name), COALESCE(s.run_id, a.uri), s.task_id, s.attempt_id, s.item, s.state,
+  s.copied, s.map_index, s.incarnation, s.version, s.try_number, s.deleted, s.created_at, s.updated_at
+FROM keepstate_scope s LEFT JOIN keepstate_asset a ON a.id = s.id WHERE {_WITHIN}
 UNION ALL
 SELECT 1, e.scope_id, e.entry_key, e.value, e.writer, NULL, NULL, NULL, NULL, NULL,
   e.version, e.updated_at, e.expires_at, e.log_from, e.log_limit, NULL, NULL
-FROM page p JOIN keepstate_entry e ON e.scope_id = p.id AND (e.expires_at IS NULL OR e.expires_at > :now)
+FROM keepstate_scope s JOIN keepstate_entry e ON e.scope_id = s.id AND e.scope_id > :after AND e.scope_id <= :last
+WHERE {_WITHIN} AND (e.expires_at IS NULL OR e.expires_at > :now)
 UNION ALL
 SELECT 2, l.scope_id, l.entry_key, l.action, l.value, l.sha256, l.writer, NULL, NULL, NULL,
   l.version, l.size, l.written_at, l.expires_at, NULL, NULL, NULL
-FROM page p JOIN keepstate_log l ON l.scope_id = p.id
+FROM keepstate_scope s JOIN keepstate_log l ON l.scope_id = s.id AND l.scope_id > :after AND l.scope_id <= :last
+WHERE {_WITHIN}
 UNION ALL
 SELECT 3, t.scope_id, t.attempt_id, t.item, t.state, t.host, t.process_started, t.reason, t.result, t.arguments,
   t.incarnation, t.try_number, t.pid, t.started_at, t.beat_at, t.ended_at, NULL
-FROM page p JOIN keepstate_attempt t ON t.scope_id = p.id
+FROM keepstate_scope s JOIN keepstate_attempt t ON t.scope_id = s.id AND t.scope_id > :after AND t.scope_id <= :last
+WHERE {_WITHIN}
 """
 
 _IDS = "s.dag_id, s.run_id, s.task_id, s.map_index"
@@ -131,12 +137,20 @@ def images(
     limit: int,
 ) -> list[tuple[int, Image]]:
     """See `Copyable.images`."""
-    statement, params = _selected(dialect, IMAGES, selection)
-    rows = query(statement, {**params, "now": now, "after": after, "limit": limit})
-    by_scope: dict[int, tuple[list[Row], list[Row], list[Row], list[Row]]] = {}
-    for row in rows:
-        by_scope.setdefault(row[1], ([], [], [], []))[row[0]].append(row)
-    return [(place, _image(by_scope[place], now)) for place in sorted(by_scope)]
+    end, params = _selected(dialect, PAGE_END, selection)
+    statement, _ = _selected(dialect, IMAGES, selection)
+    while True:
+        ((last,),) = query(end, {**params, "after": after, "limit": limit})
+        if last is None:
+            return []
+        rows = query(statement, {**params, "now": now, "after": after, "last": last})
+        by_scope: dict[int, tuple[list[Row], list[Row], list[Row], list[Row]]] = {}
+        for row in rows:
+            by_scope.setdefault(row[1], ([], [], [], []))[row[0]].append(row)
+        if by_scope:
+            return [(place, _image(by_scope[place], now)) for place in sorted(by_scope)]
+        # all of the page was deleted in between
+        after = last
 
 
 def _image(rows: tuple[list[Row], list[Row], list[Row], list[Row]], now: int) -> Image:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from keepstate.backends.base import MOST_IN_A_GRID, GridRun, GridTask, KeyOfAsset, KeyOfTask
 from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql
 from keepstate.clock import DAY, to_datetime
@@ -39,10 +40,18 @@ class Lists:
         """See `Backend.count_dags`."""
         return _sum(self._fitting(sql.COUNT_DAGS, pattern))
 
-    def runs(self, dag_id: str | None, pattern: str | None, limit: int, offset: int) -> list[RunInfo]:
+    def runs(
+        self, dag_id: str | None, pattern: str | None, run_id: str | None, limit: int, offset: int
+    ) -> list[RunInfo]:
         """See `Backend.runs`."""
         window = _window(limit, offset)
-        if dag_id is None:
+        if run_id is not None and dag_id is not None:
+            scope = RunScope(dag_id, run_id)
+            found = self.run(scope) if pattern is None or fits(pattern, dag_id) else None
+            return [found][offset : offset + limit] if found else []
+        if run_id is not None:
+            rows = self._fitting(sql.RUNS_CALLED, pattern, run_id=run_id, **window)
+        elif dag_id is None:
             rows = (
                 self._fitting(sql.RUNS_FITTING, pattern, **window)
                 if pattern is not None
@@ -83,6 +92,42 @@ class Lists:
         rows = self._query(sql.TASK_INSTANCE, {"digest": scope.digest, "now": now})
         return _task_instance_of(rows[0]) if rows else None
 
+    def grid(
+        self, dag_id: str | None, now: int, pattern: str | None, limit: int, offset: int
+    ) -> list[GridRun]:
+        """See `Backend.grid`."""
+        params: dict[str, Any] = {"now": now, "most": MOST_IN_A_GRID, **_window(limit, offset)}
+        if dag_id is None:
+            rows = (
+                self._query(sql.GRID, params)
+                if pattern is None
+                else self._fitting(sql.GRID_FITTING, pattern, **params)
+            )
+        elif pattern is None or fits(pattern, dag_id):
+            rows = self._query(sql.GRID_OF_DAG, {"dag_id": dag_id, **params})
+        else:
+            rows = []
+        by_run: dict[int, list[Row]] = {}
+        for row in rows:
+            by_run.setdefault(row[6], []).append(row)
+        return [_grid_run(several) for several in by_run.values()]
+
+    def keys(self, now: int, pattern: str | None, runs: int, limit: int) -> list[KeyOfTask]:
+        """See `Backend.keys`."""
+        params = {"now": now, "limit": runs, "offset": 0, "most": limit}
+        rows = (
+            self._query(sql.KEYS, params)
+            if pattern is None
+            else self._fitting(sql.KEYS_FITTING, pattern, **params)
+        )
+        rows.sort(key=lambda row: (-row[0], -row[1], *row[4:]))
+        return [KeyOfTask(TaskScope(*row[2:6]), row[6]) for row in rows]
+
+    def keys_of_assets(self, now: int, pattern: str | None, limit: int) -> list[KeyOfAsset]:
+        """See `Backend.keys_of_assets`."""
+        rows = self._fitting(sql.KEYS_OF_ASSETS, pattern, now=now, limit=limit)
+        return [KeyOfAsset(*row) for row in rows]
+
     def assets(self, now: int, pattern: str | None, limit: int | None, offset: int) -> list[AssetInfo]:
         """See `Backend.assets`."""
         rows = self._fitting(sql.ASSETS, pattern, now=now, **_window(limit, offset))
@@ -100,7 +145,7 @@ class Lists:
         rows = self._query(sql.ASSET, {"id": which, "now": now}) if 0 < which <= _MAX_ID else []
         return _asset_of(rows[0]) if rows else None
 
-    def _fitting(self, statement: str, pattern: str | None, **params: int) -> list[Row]:
+    def _fitting(self, statement: str, pattern: str | None, **params: Any) -> list[Row]:
         """Ask for what fits; without a pattern, for all."""
         ours = "*" if pattern is None else compacted(pattern)
         if ours is None:
@@ -119,8 +164,29 @@ def _sum(rows: list[Row]) -> int:
 
 
 def _dag_of(row: Row) -> DagInfo:
-    dag_id, runs, run_id, state, created_at, updated_at = row
+    dag_id, runs, run_id, state, created_at, updated_at, last_updated_at = row
+    updated_at = max(updated_at, last_updated_at or 0)
     return DagInfo(dag_id, runs, run_id, state, to_datetime(created_at), to_datetime(updated_at))
+
+
+def _grid_run(rows: list[Row]) -> GridRun:
+    by_task: dict[str, list[Row]] = {}
+    for row in rows:
+        if row[7] is not None:
+            by_task.setdefault(row[7], []).append(row[8:])
+    return GridRun(_run_of(rows[0][:6]), tuple(_grid_task(*item) for item in by_task.items()))
+
+
+def _grid_task(task_id: str, rows: list[Row]) -> GridTask:
+    states, instances, entries, tries, began = zip(*rows, strict=True)
+    return GridTask(
+        task_id,
+        tuple(sorted(states, key=lambda state: (state is not None, state))),
+        sum(instances),
+        sum(entries),
+        max((one for one in tries if one is not None), default=None),
+        min(began),
+    )
 
 
 def _run_of(row: Row) -> RunInfo:

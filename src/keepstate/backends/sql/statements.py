@@ -333,7 +333,9 @@ _OF_THE_DAG = f"FROM keepstate_scope s WHERE s.dag_id = d.dag_id AND {_IS_RUN}"
 
 DAGS = f"""
 {_EACH_DAG}
-SELECT d.dag_id, (SELECT COUNT(*) {_OF_THE_DAG}), l.run_id, l.state, l.created_at, (SELECT MAX(s.updated_at) {_OF_THE_DAG})
+SELECT d.dag_id, (SELECT COUNT(*) {_OF_THE_DAG}), l.run_id, l.state, l.created_at, (SELECT MAX(s.updated_at) {_OF_THE_DAG}),
+  (SELECT MAX(t.updated_at) FROM keepstate_scope t
+   WHERE t.dag_id = l.dag_id AND t.run_id = l.run_id AND t.kind = 'task' AND t.deleted = 0)
 FROM (SELECT dag_id FROM dag WHERE dag_id {{fits}} ORDER BY dag_id LIMIT :limit OFFSET :offset) d
 JOIN keepstate_scope l
   ON l.id = (SELECT s.id {_OF_THE_DAG} ORDER BY s.created_at DESC, s.id DESC LIMIT 1)
@@ -345,6 +347,14 @@ COUNT_DAGS = f"{_EACH_DAG} SELECT COUNT(*) FROM dag WHERE dag_id {{fits}}"
 RUNS = f"SELECT {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} {_NEWEST_FIRST}"
 RUNS_FITTING = f"SELECT {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id {{fits}} {_NEWEST_FIRST}"
 RUNS_OF_DAG = f"SELECT {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id = :dag_id {_NEWEST_FIRST}"
+
+# Of one id, in whichever dags. SQLite takes the tables of a CROSS JOIN in the order in which they stand, here and below:
+# it would begin with all the runs, tasks or entries that there are.
+RUNS_CALLED = f"""
+{_EACH_DAG}
+SELECT {_RUN} FROM dag d CROSS JOIN keepstate_scope s
+WHERE s.dag_id = d.dag_id AND s.run_id = :run_id AND {_IS_RUN} AND d.dag_id {{fits}} {_NEWEST_FIRST}
+"""
 
 COUNT_RUNS = f"""
 {_EACH_DAG} SELECT COALESCE(SUM((SELECT COUNT(*) {_OF_THE_DAG})), 0) FROM dag d WHERE d.dag_id {{fits}}
@@ -365,6 +375,80 @@ TASK_INSTANCES = f"{_TASK_INSTANCE} {_OF_RUN} ORDER BY s.task_id, s.map_index LI
 TASK_INSTANCE = f"{_TASK_INSTANCE} AND s.digest = :digest"
 COUNT_TASK_INSTANCES = f"""
 SELECT COUNT(*) FROM keepstate_scope s WHERE s.kind = 'task' AND s.deleted = 0 {_OF_RUN}
+"""
+
+# Whose runs: {whose}. What is looked at is cut before it is put together, so that no run is too large.
+_PAGE_OF_RUNS = f"""
+WITH page AS (SELECT s.id, {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} {{whose}} {_NEWEST_FIRST})"""
+_IS_TASK_OF_PAGE = "t.dag_id = p.dag_id AND t.run_id = p.run_id AND t.kind = 'task' AND t.deleted = 0"
+_OF_DAG = f"SELECT {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id = :dag_id {_NEWEST_FIRST}"
+
+# of one id, in whichever dags
+RUNS_CALLED = f"""
+{_EACH_DAG}
+SELECT {_RUN} FROM dag d JOIN keepstate_scope s ON s.dag_id = d.dag_id AND s.run_id = :run_id AND {_IS_RUN}
+WHERE d.dag_id {{fits}} {_NEWEST_FIRST}
+"""
+
+COUNT_RUNS = f"""
+{_EACH_DAG} SELECT COALESCE(SUM((SELECT COUNT(*) {_OF_THE_DAG})), 0) FROM dag d WHERE d.dag_id {{fits}}
+"""
+COUNT_RUNS_OF_DAG = f"SELECT COUNT(*) FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id = :dag_id"
+
+RUN = f"SELECT {_RUN} FROM keepstate_scope s WHERE s.digest = :digest AND {_IS_RUN}"
+
+_TASK_INSTANCE = f"""
+SELECT s.dag_id, s.run_id, s.task_id, s.map_index, s.state, s.try_number, s.version, s.created_at, s.updated_at,
+  (SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = s.id AND {_LIVE})
+FROM keepstate_scope s
+WHERE s.kind = 'task' AND s.deleted = 0
+"""
+_OF_RUN = "AND s.dag_id = :dag_id AND s.run_id = :run_id"
+
+TASK_INSTANCES = f"{_TASK_INSTANCE} {_OF_RUN} ORDER BY s.task_id, s.map_index LIMIT :limit OFFSET :offset"
+TASK_INSTANCE = f"{_TASK_INSTANCE} AND s.digest = :digest"
+COUNT_TASK_INSTANCES = f"""
+SELECT COUNT(*) FROM keepstate_scope s WHERE s.kind = 'task' AND s.deleted = 0 {_OF_RUN}
+"""
+
+# Whose runs: {whose}. What is looked at is cut before it is put together, so that no run is too large.
+_PAGE_OF_RUNS = f"""
+WITH page AS (SELECT s.id, {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} {{whose}} {_NEWEST_FIRST})"""
+# the empty text keeps SQLite from the index of all tasks there are
+_TASK_OF_PAGE = "keepstate_scope t ON t.dag_id = p.dag_id AND t.run_id = p.run_id AND t.kind || '' = 'task' AND t.deleted = 0"
+_OF_DAG = "AND s.dag_id = :dag_id"
+_OF_FITTING_DAG = "AND s.dag_id {fits}"
+
+# a row for each task of a run and each state that its map indices are in; one at least for each run
+_GRID = f"""
+{_PAGE_OF_RUNS}, task AS (
+  SELECT p.id AS run, t.id, t.task_id, t.state, t.try_number, t.created_at FROM page p CROSS JOIN keepstate_scope t
+  WHERE {_IS_TASK_OF_PAGE} LIMIT :most
+)
+SELECT p.dag_id, p.run_id, p.state, p.try_number, p.created_at, p.updated_at, p.id,
+  g.task_id, g.state, g.instances, g.entries, g.latest, g.began
+FROM page p LEFT JOIN (
+  SELECT k.run, k.task_id, k.state, COUNT(*) AS instances, MAX(k.try_number) AS latest, MIN(k.created_at) AS began,
+    CAST(SUM((SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = k.id AND {_LIVE})) AS BIGINT) AS entries
+  FROM task k GROUP BY k.run, k.task_id, k.state) g ON g.run = p.id
+ORDER BY p.created_at DESC, p.id DESC, g.task_id
+"""
+GRID = _GRID.replace("{whose}", "")
+GRID_FITTING = _GRID.replace("{whose}", _OF_FITTING_DAG)
+GRID_OF_DAG = _GRID.replace("{whose}", _OF_DAG)
+
+_KEYS = f"""
+{_PAGE_OF_RUNS}
+SELECT p.created_at, p.id, t.dag_id, t.run_id, t.task_id, t.map_index, e.entry_key
+FROM page p CROSS JOIN keepstate_scope t CROSS JOIN keepstate_entry e
+WHERE {_IS_TASK_OF_PAGE} AND e.scope_id = t.id AND {_LIVE} LIMIT :most
+"""
+KEYS = _KEYS.replace("{whose}", "")
+KEYS_FITTING = _KEYS.replace("{whose}", _OF_FITTING_DAG)
+
+KEYS_OF_ASSETS = f"""
+SELECT a.id, a.name, a.uri, e.entry_key FROM keepstate_asset a CROSS JOIN keepstate_entry e
+WHERE e.scope_id = a.id AND {_LIVE} AND (a.name {{fits}} OR a.uri {{fits}}) ORDER BY a.name, e.entry_key LIMIT :limit
 """
 
 _ASSET = f"""

@@ -48,6 +48,7 @@ pytest.register_assert_rewrite(
             "concurrency",
             "copies",
             "fencing",
+            "grids",
             "guide",
             "history",
             "items",
@@ -71,6 +72,7 @@ from keepstate.testing.contract.cleanup import Cleanup  # noqa: E402
 from keepstate.testing.contract.concurrency import Concurrency  # noqa: E402
 from keepstate.testing.contract.copies import Copies  # noqa: E402
 from keepstate.testing.contract.fencing import Fencing  # noqa: E402
+from keepstate.testing.contract.grids import Grids  # noqa: E402
 from keepstate.testing.contract.guide import FourVerbs, Refusals  # noqa: E402
 from keepstate.testing.contract.history import History  # noqa: E402
 from keepstate.testing.contract.items import Items  # noqa: E402
@@ -95,6 +97,7 @@ __all__ = [
     "FourTwins",
     "FourVerbs",
     "FullContract",
+    "Grids",
     "GuideContract",
     "History",
     "Items",
@@ -134,6 +137,7 @@ class FullContract(
     History,
     Lists,
     Lookups,
+    Grids,
     DeletedRuns,
     Known,
     Assets,

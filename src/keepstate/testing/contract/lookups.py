@@ -117,6 +117,10 @@ class Lookups(Ground):
         found = store.backend.dags()
         assert [info.dag_id for info in found] == ["B", "a", "b"]
         assert found[2] == DagInfo("b", 3, "a", None, first + 3 * HOUR, first + 3 * HOUR)
+        clock.advance(HOUR)
+        store.task("b", "a", "other").set("k", 2)
+        # a run's own row is not touched by what its tasks do
+        assert store.backend.dags()[2].updated_at == first + 5 * HOUR
         assert store.backend.dags(limit=1, offset=1) == found[1:2]
         assert store.backend.dags(limit=0) == []
         assert store.backend.dags(offset=3) == []

@@ -110,8 +110,10 @@ class Proxy:
                         number, statement = self.round_trips, b"".join(link.said)
                     link.asked.append((number, statement))
                     link.said.clear()
+                    # asked before the answer may be there
+                    cuts = self.on_question(number, statement)
                     link.server.sendall(message)
-                    if self.on_question(number, statement):
+                    if cuts:
                         break
                 else:
                     link.server.sendall(message)
@@ -150,8 +152,9 @@ class MysqlProxy(Proxy):
                         self.round_trips += 1
                         number = self.round_trips
                     link.asked.append((number, message))
+                    cuts = self.on_question(number, message)
                     link.server.sendall(message)
-                    if self.on_question(number, message):
+                    if cuts:
                         break
                 else:
                     link.server.sendall(message)

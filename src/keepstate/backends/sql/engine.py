@@ -112,6 +112,11 @@ class EngineDatabase(ABC):
     def _is_refusal(self, exc: Exception) -> bool:
         """Whether there is no connection because of something in the URL: trying again would not help."""
 
+    @staticmethod
+    @abstractmethod
+    def _text(exc: Exception) -> str:
+        """Return what an error says, in one line."""
+
     @abstractmethod
     def _translate(self, exc: Exception, *, lost: bool) -> Exception:
         """Return what an error of the driver means here."""
@@ -240,7 +245,7 @@ class EngineDatabase(ABC):
 
     def _translate_refusal(self, cause: Exception) -> Exception:
         """Return what it means that there is no connection."""
-        text = text_of(cause)
+        text = self._text(cause)
         if isinstance(cause, PoolTimeoutError):
             return TransientError("all connections of the pool are in use")
         if self._is_refusal(cause):

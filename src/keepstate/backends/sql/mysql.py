@@ -70,6 +70,17 @@ def _read(row: Row) -> Row:
     return tuple([one.decode() if type(one) is bytes else one for one in row])
 
 
+def _code(exc: BaseException) -> int | None:
+    """Return the number of an error. Those of a connection that was closed before have 0, or none."""
+    code = exc.args[0] if exc.args else None
+    return code if isinstance(code, int) else None
+
+
+def _said(exc: Exception) -> str:
+    code = _code(exc)
+    return text_of(exc) if code is None else " ".join(f"{exc.args[-1]} (error {code})".split())
+
+
 class MysqlTransaction(EngineTransaction):
     """Statements between START TRANSACTION and COMMIT. One that changes tables commits by itself."""
 
@@ -88,7 +99,7 @@ class MysqlTransaction(EngineTransaction):
             return super().run(sql, params)
         except Exception as exc:
             if _code(exc) in _DONE_BEFORE:
-                raise AlreadyDoneError(_text(exc)) from exc
+                raise AlreadyDoneError(_said(exc)) from exc
             raise
 
 
@@ -96,6 +107,7 @@ class MysqlDatabase(EngineDatabase):
     """A MySQL or MariaDB database."""
 
     dialect = MYSQL
+    _text = staticmethod(_said)
     _transaction = MysqlTransaction
     # PyMySQL raises these for options that it does not know, and for files and packages that it misses
     _connection_errors: ClassVar = (*EngineDatabase._connection_errors, RuntimeError, TypeError, ValueError)  # noqa: SLF001
@@ -229,7 +241,7 @@ class MysqlDatabase(EngineDatabase):
 
     def _translate(self, exc: Exception, *, lost: bool) -> Exception:
         """Return what an error means here, by its number (MySQL's and MariaDB's lists of server errors)."""
-        text, code = _text(exc), _code(exc)
+        text, code = _said(exc), _code(exc)
         if "No space left on device" in text:
             return self._meant(_FULL, text)
         for codes, meaning in _MEANINGS:
@@ -251,17 +263,6 @@ _DRESSED = "keepstate_dressed"
 def _assignment(values: dict[str, object]) -> tuple[str, tuple[object, ...]]:
     """Return the statement that sets variables of a session."""
     return f"SET SESSION {', '.join(f'{name} = %s' for name in values)}", tuple(values.values())
-
-
-def _code(exc: BaseException) -> int | None:
-    """Return the number of an error. Those of a connection that was closed before have 0, or none."""
-    code = exc.args[0] if exc.args else None
-    return code if isinstance(code, int) else None
-
-
-def _text(exc: Exception) -> str:
-    code = _code(exc)
-    return text_of(exc) if code is None else " ".join(f"{exc.args[-1]} (error {code})".split())
 
 
 def _is_of_connection(exc: BaseException, driver_error: type[Exception]) -> bool:

@@ -81,6 +81,7 @@ class PostgresDatabase(EngineDatabase):
     """A PostgreSQL database."""
 
     dialect = POSTGRESQL
+    _text = staticmethod(text_of)
     _transaction = PostgresTransaction
 
     def __init__(self, engine: Engine, *, owned: bool, timeout: float = 30.0) -> None:

@@ -1,4 +1,4 @@
-"""The pages over PostgreSQL: the same, by the same verbs."""
+"""The pages over database servers: the same, by the same verbs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
     from keepstate.store import StateStore
     from keepstate.testing import ManualClock
-    from tests.support.postgres import PostgresServer
+    from tests.backends.servers import Server
     from tests.support.served import Served
     from tests.web.stories import Story
 
 
-@pytest.fixture
-def store(postgres: PostgresServer, clock: ManualClock) -> Iterator[StateStore]:
+@pytest.fixture(params=["postgres", "mariadb"])
+def store(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[StateStore]:
     """A store in a database of its own."""
-    with postgres.database() as url, connect(url, settings=Settings(), clock=clock) as opened:
+    server: Server = request.getfixturevalue(request.param)
+    with server.database() as url, connect(url, settings=Settings(), clock=clock) as opened:
         yield opened
 
 

@@ -480,7 +480,7 @@ class SqlBackend:
             yield purge.count(self._query, now=now, idle=idle, own=own)
             return
         ask = (self._query, self._write)
-        yield from purge.sweep_entries(*ask, now=now, limit=batch_size)
+        yield from purge.sweep_entries(*ask, self._db.dialect, now=now, limit=batch_size)
         yield from purge.sweep_scopes(*ask, now=now, limit=batch_size, idle=idle)
         yield from purge.sweep_sessions(*ask, now=now, limit=batch_size, own=own)
 

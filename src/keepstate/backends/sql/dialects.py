@@ -30,6 +30,8 @@ class Dialect:
     that was cut short is taken up by passing over what it did."""
     commit_may_be_lost: bool = False
     """Whether a commit's answer can be lost on the way, so that requests need numbers."""
+    takes_arrays: bool = False
+    """Whether a parameter may be an array, so that one statement erases many rows."""
     put_in_one: bool = False
     """Whether ``PUT_IN_ONE`` works here."""
     spelling: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -93,6 +95,7 @@ POSTGRESQL = Dialect(
     # any constant will do, as long as it is ours: the bytes of "keepstat"
     lock_migrations="SELECT pg_advisory_xact_lock(7738151096083472756)",
     commit_may_be_lost=True,
+    takes_arrays=True,
     put_in_one=True,
 )
 

@@ -14,6 +14,8 @@ from keepstate.scope import CleanupReport, RunScope
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
+    from keepstate.backends.sql.dialects import Dialect
+
 # no client tries a request again for this long
 _SESSION_LASTS = DAY
 # how soon a scope that may not go yet is looked at again, where no idle time is set
@@ -28,30 +30,54 @@ Write = Callable[[Callable[[Transaction], CleanupReport]], CleanupReport]
 # written just now is no trouble.
 
 
-def sweep_entries(query: Query, write: Write, *, now: int, limit: int) -> Iterator[CleanupReport]:
+def sweep_entries(
+    query: Query, write: Write, dialect: Dialect, *, now: int, limit: int
+) -> Iterator[CleanupReport]:
     """Remove entries and versions whose time has come, so many at a time."""
     since = 0
     while due := query(sql.DUE_ENTRIES, {"now": now, "since": since, "limit": limit}):
-        yield write(partial(_erase_entries, due=due, now=now))
+        report = write(partial(_erase_entries, dialect=dialect, due=due, now=now))
+        emptied = list(dict.fromkeys(scope_id for scope_id, _, _, is_over, _ in due if is_over))
+        # Apart from the erasing: who writes locks the scope first and its entries then, and each would wait for the other.
+        # Where this is not reached, the scopes go at their own time.
+        write(partial(_wake_emptied, dialect=dialect, scope_ids=emptied, now=now))
+        yield report
         since = due[-1][-1]
 
 
-def _erase_entries(tx: Transaction, *, due: list[Row], now: int) -> CleanupReport:
+def _erase_entries(tx: Transaction, *, dialect: Dialect, due: list[Row], now: int) -> CleanupReport:
     over: list[dict[str, Any]] = []
     standing: list[dict[str, Any]] = []
     for scope_id, key, log_limit, is_over, _ in due:
         one = {"scope_id": scope_id, "key": key, "now": now, "keep": log_limit}
         (over if is_over else standing).append(one)
-    entries = tx.run_many(sql.ERASE_EXPIRED_ENTRY, over)
-    history = tx.run_many(sql.ERASE_LOG_OF_ERASED, over)
+    entries, history = _erase_expired(tx, dialect, over, now)
     for one in standing:
         # first what a write would have trimmed by now: it must not come back when newer rows are gone
         erased = tx.run(sql.TRIM_LOG, one) + tx.run(sql.ERASE_EXPIRED_LOG, one)
         tx.run(sql.RESCHEDULE_SWEEP, {**one, "erased": erased})
         history += erased
-    emptied = dict.fromkeys(one["scope_id"] for one in over)
-    tx.run_many(sql.SWEEP_EMPTIED_SCOPE, [{"scope_id": one, "now": now} for one in emptied])
     return CleanupReport(entries=entries, history=history)
+
+
+def _erase_expired(
+    tx: Transaction, dialect: Dialect, over: list[dict[str, Any]], now: int
+) -> tuple[int, int]:
+    """Erase entries that are still expired, with their log; return how many rows of each there were."""
+    if not dialect.takes_arrays:
+        return tx.run_many(sql.ERASE_EXPIRED_ENTRY, over), tx.run_many(sql.ERASE_LOG_OF_ERASED, over)
+    arrays = {"scope_ids": [one["scope_id"] for one in over], "keys": [one["key"] for one in over]}
+    counts = tx.one(sql.ERASE_EXPIRED_OF_ALL, {**arrays, "now": now})
+    return (counts[0], counts[1]) if counts else (0, 0)
+
+
+def _wake_emptied(tx: Transaction, *, dialect: Dialect, scope_ids: list[int], now: int) -> CleanupReport:
+    """Have scopes looked at in this cleanup whose last entry has gone."""
+    if dialect.takes_arrays:
+        tx.run(sql.SWEEP_ALL_EMPTIED_SCOPES, {"scope_ids": scope_ids, "now": now})
+    else:
+        tx.run_many(sql.SWEEP_EMPTIED_SCOPE, [{"scope_id": one, "now": now} for one in scope_ids])
+    return CleanupReport()
 
 
 def sweep_scopes(

@@ -487,6 +487,24 @@ ERASE_LOG_OF_ERASED = """
 DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND NOT EXISTS (
   SELECT 1 FROM keepstate_entry e WHERE e.scope_id = :scope_id AND e.entry_key = :key)
 """
+# the same for a whole batch, where a parameter may be an array; each row is found by the index of its table
+ERASE_EXPIRED_OF_ALL = """
+WITH due AS (
+  SELECT scope_id, entry_key FROM UNNEST(CAST(:scope_ids AS BIGINT[]), CAST(:keys AS TEXT[])) AS d (scope_id, entry_key)
+), gone AS (
+  DELETE FROM keepstate_entry e USING due d
+  WHERE e.scope_id = d.scope_id AND e.entry_key = d.entry_key AND e.expires_at <= :now
+  RETURNING e.scope_id, e.entry_key
+), log AS (
+  DELETE FROM keepstate_log l USING gone g WHERE l.scope_id = g.scope_id AND l.entry_key = g.entry_key RETURNING 1
+)
+SELECT (SELECT COUNT(*) FROM gone), (SELECT COUNT(*) FROM log)
+"""
+SWEEP_ALL_EMPTIED_SCOPES = """
+UPDATE keepstate_scope SET sweep_at = :now
+WHERE id = ANY (CAST(:scope_ids AS BIGINT[])) AND sweep_at > :now
+  AND (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = keepstate_scope.id LIMIT 1) IS NULL
+"""
 ERASE_EXPIRED_LOG = (
     "DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND expires_at <= :now"
 )

@@ -93,19 +93,25 @@ def show(running: Services) -> None:
 
 
 def show_tab(running: Services, path: str, token: str) -> None:
-    """Show keepstate's tab, to whoever is there to see it."""
-    say("keepstate's tab on Airflow's page of this task:")
+    """Show keepstate's tab: to whoever is at this terminal, and else as a picture."""
+    say(f"keepstate's tab on Airflow's page of this task: {path}")
+    if not sys.stdout.isatty():
+        picture = take_picture(running.url, path, token)
+        say(
+            "    nobody is at a terminal, so Airflow ends here"
+            if picture is None
+            else f"    as a picture: {picture}"
+        )
+        return
     with logging_in(running.url + path, token) as link:
-        say(f"    {link}")
-        opened = open_window(link)
-        if not opened and (picture := take_picture(running.url + path, token)):
+        say(f"    {link} logs a browser of this machine in, and opens it")
+        if not open_window(link) and (picture := take_picture(running.url, path, token)):
             say(f"    as a picture: {picture}")
-        if sys.stdout.isatty():
-            say("Airflow goes on until you press Ctrl-C")
-            try:
-                threading.Event().wait()
-            except KeyboardInterrupt:
-                say("ended")
+        say("Airflow goes on until you press Ctrl-C")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            say("ended")
 
 
 @contextmanager
@@ -137,7 +143,7 @@ def open_window(link: str) -> bool:
     return type(browser) is not webbrowser.GenericBrowser and browser.open(link)
 
 
-def take_picture(url: str, token: str) -> Path | None:
+def take_picture(url: str, path: str, token: str) -> Path | None:
     """Have Chromium draw the tab, if there is one; fails where the tab does not show what is stored."""
     try:
         executable = chromium()
@@ -148,7 +154,7 @@ def take_picture(url: str, token: str) -> Path | None:
         context = browser.new_context(viewport={"width": 1280, "height": 720})
         context.add_cookies([{"name": "_token", "value": token, "url": url}])
         page = context.new_page()
-        page.goto(url)
+        page.goto(url + path)
         page.frame_locator("iframe").get_by_role("row", name="remote_pid").wait_for(timeout=60_000)
         page.screenshot(path=PICTURE)
         browser.close()

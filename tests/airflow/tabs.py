@@ -95,12 +95,13 @@ def _encoded(part: bytes) -> str:
 
 
 @contextmanager
-def running(version: str, prefix: str, tab: str, home: Path) -> Iterator[Inside]:
+def running(version: str, prefix: str, tab: str, home: Path, *, workers: int = 1) -> Iterator[Inside]:
     """Run that Airflow below the path ``prefix``, until the DAG is done and for as long as the block goes on."""
     dags = home / "dags"
     dags.mkdir()
     shutil.copy(DAG_FILE, dags)
-    more = {} if tab == "Storage" else _NATIVE
+    # each of several workers answers some of what a page asks for
+    more = {"AIRFLOW__API__WORKERS": str(workers), **({} if tab == "Storage" else _NATIVE)}
     with services(environment(version), home, dags, prefix=prefix, **more) as airflow:
         assert set(airflow.wait_until_done("tab").values()) == {"success"}, airflow.logs()
         ((run_id,),) = airflow.query("SELECT run_id FROM dag_run WHERE dag_id = 'tab'")

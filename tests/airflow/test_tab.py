@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 expect.set_options(timeout=PATIENCE)
 
-# the version, the path that it is below, and what the tab is called
+# the version, the path that it is below, and what the tab is called; one of them has two workers
 BELOW_3_3 = [("3.1.8", "/airflow", "Storage"), ("3.2.2", "", "Storage")]
 NATIVE = [("3.3.2", "", "State History")]
 in_all = pytest.mark.parametrize("inside", BELOW_3_3 + NATIVE, indirect=True, ids=lambda one: one[0])
@@ -34,7 +34,9 @@ natively = pytest.mark.parametrize("inside", NATIVE, indirect=True, ids=lambda o
 @pytest.fixture(scope="module")
 def inside(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
     """A running Airflow."""
-    with running(*request.param, tmp_path_factory.mktemp("airflow")) as airflow:
+    version, prefix, tab = request.param
+    workers = 2 if version == "3.2.2" else 1
+    with running(version, prefix, tab, tmp_path_factory.mktemp("airflow"), workers=workers) as airflow:
         yield airflow
 
 

@@ -69,14 +69,20 @@ class Inside:
         token: str | None = None,
         fields: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
+        url: str | None = None,
     ) -> tuple[int, str, Mapping[str, str]]:
-        """Ask for a page as a browser does, with that token in its cookie; return status, text and headers."""
-        sent = {"Sec-Fetch-Site": "same-origin", **(headers or {})}
+        """Ask for a page as a browser does, with that token in its cookie; return status, text and headers.
+
+        ``headers`` are others than those of a page of this Airflow's; ``url`` is where it is asked for instead.
+        """
+        sent = {"Sec-Fetch-Site": "same-origin"} if headers is None else dict(headers)
         if token is not None:
             sent["Cookie"] = f"_token={token}"
         data = None if fields is None else urlencode(fields).encode()
         try:
-            with urlopen(Request(f"{self.services.url}/keepstate{path}", data, sent), timeout=60) as answer:
+            with urlopen(
+                Request(f"{url or self.services.url}/keepstate{path}", data, sent), timeout=60
+            ) as answer:
                 return answer.status, answer.read().decode(), answer.headers
         except HTTPError as exc:
             return exc.code, exc.read().decode(), exc.headers

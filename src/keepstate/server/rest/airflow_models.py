@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from keepstate.server.rest.texts import time_text
 
 if TYPE_CHECKING:
-    from keepstate.scope import RunInfo, TaskInstanceInfo
+    from keepstate.scope import RunInfo, TaskInstanceInfo, TaskScope
 
 RunState = Literal["queued", "running", "success", "failed"]
 RunType = Literal[
@@ -135,22 +135,18 @@ class DagRunCollectionResponse(Answer):
     total_entries: int
 
 
-class TaskInstanceResponse(Answer):
-    """A task instance. `try_number` is 0 and the state null where no attempt has registered."""
+class TaskFacts(Answer):
+    """What Airflow tells of a task instance, and of each of its tries alike."""
 
-    id: uuid.UUID
     dag_id: str
     dag_run_id: str
     dag_display_name: str
     task_id: str
     task_display_name: str
     map_index: int
-    rendered_map_index: str | None
     try_number: int
     max_tries: int
     state: TaskState | None
-    logical_date: datetime | None
-    run_after: datetime
     start_date: datetime | None
     end_date: datetime | None
     duration: float | None
@@ -167,11 +163,20 @@ class TaskInstanceResponse(Answer):
     scheduled_when: datetime | None
     executor: str | None
     executor_config: str
+    dag_version: None
+
+
+class TaskInstanceResponse(TaskFacts):
+    """A task instance. `try_number` is 0 and the state null where no attempt has registered."""
+
+    id: uuid.UUID
+    rendered_map_index: str | None
+    logical_date: datetime | None
+    run_after: datetime
     note: str | None
     rendered_fields: dict[str, Any]
     trigger: None
     triggerer_job: None
-    dag_version: None
 
 
 class TaskInstanceCollectionResponse(Answer):
@@ -351,11 +356,9 @@ def dag_run(info: RunInfo) -> dict[str, Any]:
     }
 
 
-def task_instance(info: TaskInstanceInfo) -> dict[str, Any]:
-    """Return a task instance in Airflow's shape."""
+def task_facts(scope: TaskScope, began: datetime, ended: datetime | None) -> dict[str, Any]:
+    """Return what a task instance and each of its tries have in common, in Airflow's shape."""
     nothing = (
-        "rendered_map_index",
-        "logical_date",
         "hostname",
         "unixname",
         "pid",
@@ -366,32 +369,37 @@ def task_instance(info: TaskInstanceInfo) -> dict[str, Any]:
         "queued_when",
         "scheduled_when",
         "executor",
-        "note",
-        "trigger",
-        "triggerer_job",
         "dag_version",
     )
-    scope, ended = info.scope, info.state in _ENDED
-    began = time_text(info.created_at)
     return {
         **dict.fromkeys(nothing),
-        # the same for ever, as the ids are
-        "id": str(uuid.UUID(bytes=scope.digest[:16], version=5)),
         "dag_id": scope.dag_id,
         "dag_run_id": scope.run_id,
         "dag_display_name": scope.dag_id,
         "task_id": scope.task_id,
         "task_display_name": scope.task_id,
         "map_index": scope.map_index,
-        "try_number": info.try_number or 0,
         "max_tries": 0,
-        "state": info.state if info.state in _STATES else None,
-        "run_after": began,
-        "start_date": began,
-        "end_date": time_text(info.updated_at) if ended else None,
-        "duration": (info.updated_at - info.created_at).total_seconds() if ended else None,
+        "start_date": time_text(began),
+        "end_date": time_text(ended) if ended else None,
+        "duration": (ended - began).total_seconds() if ended else None,
         "pool": "",
         "pool_slots": 1,
         "executor_config": "{}",
+    }
+
+
+def task_instance(info: TaskInstanceInfo) -> dict[str, Any]:
+    """Return a task instance in Airflow's shape."""
+    nothing = ("rendered_map_index", "logical_date", "note", "trigger", "triggerer_job")
+    scope, ended = info.scope, info.updated_at if info.state in _ENDED else None
+    return {
+        **dict.fromkeys(nothing),
+        **task_facts(scope, info.created_at, ended),
+        # the same for ever, as the ids are
+        "id": str(uuid.UUID(bytes=scope.digest[:16], version=5)),
+        "try_number": info.try_number or 0,
+        "state": info.state if info.state in _STATES else None,
+        "run_after": time_text(info.created_at),
         "rendered_fields": {},
     }

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from keepstate.server.answers import answer
-from keepstate.server.rest.airflow_models import Answer, TaskState
+from keepstate.server.rest.airflow_models import Answer, TaskFacts, TaskState, task_facts
 from keepstate.server.rest.asking import Ask, ask
 from keepstate.server.rest.dags import RUN, no_run
 from keepstate.server.rest.described import (
@@ -59,35 +59,10 @@ class AttemptCollectionResponse(Answer):
     total_entries: int
 
 
-class TryResponse(Answer):
+class TryResponse(TaskFacts):
     """An attempt as Airflow tells of one. Whatever ended it but a success, its state is `failed`."""
 
-    dag_id: str
-    dag_run_id: str
-    dag_display_name: str
-    task_id: str
-    task_display_name: str
-    map_index: int
-    try_number: int
-    max_tries: int
     state: TaskState
-    start_date: datetime | None
-    end_date: datetime | None
-    duration: float | None
-    hostname: str | None
-    unixname: str | None
-    pid: int | None
-    pool: str
-    pool_slots: int
-    queue: str | None
-    priority_weight: int | None
-    operator: str | None
-    operator_name: str | None
-    queued_when: datetime | None
-    scheduled_when: datetime | None
-    executor: str | None
-    executor_config: str
-    dag_version: None
 
 
 class TryCollectionResponse(Answer):
@@ -235,35 +210,10 @@ def _shape(one: Attempt) -> dict[str, Any]:
 
 
 def _as_try(scope: TaskScope, one: Attempt) -> dict[str, Any]:
-    nothing = (
-        "unixname",
-        "queue",
-        "priority_weight",
-        "operator",
-        "operator_name",
-        "queued_when",
-        "scheduled_when",
-        "executor",
-        "dag_version",
-    )
-    ended = one.ended_at
     return {
-        **dict.fromkeys(nothing),
-        "dag_id": scope.dag_id,
-        "dag_run_id": scope.run_id,
-        "dag_display_name": scope.dag_id,
-        "task_id": scope.task_id,
-        "task_display_name": scope.task_id,
-        "map_index": scope.map_index,
+        **task_facts(scope, one.started_at, one.ended_at),
         "try_number": one.try_number,
-        "max_tries": 0,
         "state": one.state if one.state in _GOES_ON else "failed",
-        "start_date": time_text(one.started_at),
-        "end_date": time_text(ended) if ended else None,
-        "duration": (ended - one.started_at).total_seconds() if ended else None,
         "hostname": one.host,
         "pid": one.pid,
-        "pool": "",
-        "pool_slots": 1,
-        "executor_config": "{}",
     }

@@ -105,6 +105,27 @@ def test_what_is_not_there_is_told_on_a_page(client: Callable[..., httpx.Client]
     assert story
 
 
+def test_an_address_of_no_page(client: Callable[..., httpx.Client], served: Served) -> None:
+    """People get a page, logged in or not; programs, and whatever asks for an interface, get JSON."""
+    people = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    viewer = client("viewer")
+    for path in ("/nothing", "/dags/a/b/c/d", "/static/nothing.css", "/health/nothing"):
+        page = viewer.get(path, headers=people)
+        assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
+        assert "There is no page at this address." in page.text
+        assert "To the dags" in page.text
+        assert page.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+        assert viewer.get(path).json() == {"detail": "Not Found"}
+    assert viewer.get("/api/v2/nothing", headers=people).json() == {"detail": "Not Found"}
+    assert viewer.post("/nothing", headers=people).json() == {"detail": "Not Found"}
+    for cookie in ({}, {"keepstate_session": "nobody's"}):
+        with httpx.Client(base_url=served.url, headers=people, cookies=cookie) as stranger:
+            page = stranger.get("/nothing")
+            assert page.status_code == 404
+            assert "There is no page at this address." in page.text
+            assert "To the dags" not in page.text
+
+
 def test_who_is_not_logged_in_is_sent_to_log_in(served: Served, story: Story) -> None:
     """And then comes to where they wanted to go."""
     with httpx.Client(base_url=served.url, headers={"Sec-Fetch-Site": "same-origin"}) as stranger:

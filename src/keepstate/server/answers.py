@@ -107,7 +107,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(InvalidRequestError, _invalid_request)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(ForbiddenError, _forbidden)
-    app.add_exception_handler(HTTPException, _http_exception)
+    app.add_exception_handler(HTTPException, http_exception)
     app.add_exception_handler(Exception, _our_fault)
 
 
@@ -143,7 +143,8 @@ def _forbidden(request: Request, exc: Exception) -> Response:  # noqa: ARG001 - 
     return answer(403, {"detail": str(exc)})
 
 
-def _http_exception(request: Request, exc: Exception) -> Response:
+def http_exception(request: Request, exc: Exception) -> Response:
+    """Answer with the status of an ``HTTPException``, and what it says."""
     assert isinstance(exc, HTTPException)  # noqa: S101 - it is installed for these
     headers = exc.headers
     if exc.status_code == 405:  # noqa: PLR2004 - the one that has to say what is allowed

@@ -27,7 +27,7 @@ from keepstate.server.service import Service, service_of
 from keepstate.server.tokens import Tokens
 from keepstate.server.work import PATIENCE, Work
 from keepstate.store import StateStore
-from keepstate.web import LARGEST_FORM, PATHS
+from keepstate.web import LARGEST_FORM, PATHS, of_no_page
 from keepstate.web import routes as pages
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def create_app(service: Service, *, cleanup_interval: float = 0, root_path: str 
     )
     app.state.service = service
     answers.install(app)
+    app.add_exception_handler(404, _nothing_there)
     rest.describe(app)
     app.router.routes += [
         # they are asked in turn, and tasks ask most
@@ -114,6 +115,14 @@ def create_app(service: Service, *, cleanup_interval: float = 0, root_path: str 
         Route("/metrics", _metrics),
     ]
     return app
+
+
+async def _nothing_there(request: Request, exc: Exception) -> Response:
+    """Answer for a path that leads nowhere: to people with a page, to programs with JSON."""
+    for_people = request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("accept", "")
+    if for_people and not request.scope["path"].startswith("/api/"):
+        return await of_no_page(request)
+    return answers.http_exception(request, exc)
 
 
 async def _metrics(request: Request) -> Response:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from keepstate.web import assets, dags, editing, grid, history, login, runs, search, static, task_instance
 from keepstate.web.addresses import ASSETS, DAGS, EVENTS, TASK
+from keepstate.web.trouble import of_no_page
 
 if TYPE_CHECKING:
     from keepstate.server.routes import Route
 
-__all__ = ["LARGEST_FORM", "PATHS", "of_task_instances", "routes"]
+__all__ = ["LARGEST_FORM", "PATHS", "of_no_page", "of_task_instances", "routes"]
 
 PATHS = (f"{DAGS}/", f"{ASSETS}/")
 """Where the paths begin that take forms."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from keepstate.errors import BackendError, InvalidIdError, KeepstateError
 from keepstate.server import answers
+from keepstate.server.auth import recognise
 from keepstate.server.roles import ForbiddenError
 from keepstate.server.service import service_of
 from keepstate.web.addresses import Addresses
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("keepstate.server")
 
 _UNAUTHENTICATED = 401
+_NOT_FOUND = 404
 _HEADINGS = {
     401: "You are not logged in",
     403: "You may not do this",
@@ -66,6 +69,13 @@ def answer(request: Request, exc: Exception) -> Response:
         host=host.name if host else "",
     )
     return HTMLResponse(render("trouble.html", Trouble(frame, status, heading, message)), status)
+
+
+async def of_no_page(request: Request) -> Response:
+    """Return the page for an address that leads nowhere, with the way on for whoever is logged in."""
+    with suppress(HTTPException, KeepstateError):
+        await recognise(request)
+    return answer(request, HTTPException(_NOT_FOUND, "There is no page at this address."))
 
 
 def _told(request: Request, exc: Exception) -> tuple[int, str]:

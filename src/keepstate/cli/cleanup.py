@@ -58,9 +58,11 @@ def _watched(store: StateStore) -> CleanupReport:
     from rich.console import Console
     from rich.progress import Progress
 
-    due = store.cleanup(dry_run=True).total
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("Cleaning up", total=due)
+        # which takes a while where there are millions
+        task = bar.add_task("Counting", total=None)
+        due = store.cleanup(dry_run=True).total
+        bar.update(task, description="Cleaning up", total=due)
         return store.cleanup(on_progress=lambda sofar: bar.update(task, completed=min(sofar.total, due)))
 
 

@@ -543,10 +543,13 @@ ERASE_LOG_OF_ERASED_SCOPE = f"DELETE FROM keepstate_log {_OF_ERASED}"
 COUNT_IDLE_SCOPES = """
 SELECT COUNT(*), CAST(COALESCE(SUM(attempts), 0) AS BIGINT) FROM (
   SELECT (SELECT COUNT(*) FROM keepstate_attempt a WHERE a.scope_id = s.id) AS attempts
-  FROM keepstate_scope s
+  FROM (
+    SELECT id FROM keepstate_scope WHERE sweep_at <= :now
+    UNION
+    SELECT scope_id FROM keepstate_entry WHERE sweep_at <= :now) c
+  JOIN keepstate_scope s ON s.id = c.id
   WHERE (s.deleted = 1 AND s.sweep_at <= :now) OR (
     s.deleted = 0 AND s.kind <> 'asset' AND s.updated_at <= :before
-    AND (s.sweep_at <= :now OR EXISTS (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = s.id))
     AND NOT EXISTS (SELECT 1 FROM keepstate_entry e
                     WHERE e.scope_id = s.id AND (e.expires_at IS NULL OR e.expires_at > :now))
     AND NOT EXISTS (SELECT 1 FROM keepstate_attempt b

@@ -25,9 +25,9 @@ STATEMENTS = {
     and name.startswith("_") == (module is tokens)
     and re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", text)
 }
-# where a dialect has them; MySQL has not
-IN_ONE = {"PUT_IN_ONE", "PUT_AND_TRIM_IN_ONE"}
-WHOLE = sorted(STATEMENTS.keys() - IN_ONE)
+# where a dialect has `put_in_one`, or `takes_arrays`; MySQL has neither
+OF_SOME = {"PUT_IN_ONE", "PUT_AND_TRIM_IN_ONE", "ERASE_EXPIRED_OF_ALL", "SWEEP_ALL_EMPTIED_SCOPES"}
+WHOLE = sorted(STATEMENTS.keys() - OF_SOME)
 
 
 def spelt(dialect: Dialect, name: str) -> str:

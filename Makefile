@@ -44,7 +44,7 @@ test: check browser mariadb ## check, then every test but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-all
-test-all: test test-airflow ## test, then the slow ones too
+test-all: test test-airflow pgbouncer ## test, then the slow ones too
 	$(BIN)/python -m pytest -m slow --timeout=1800 -n 2 --dist worksteal --ignore=tests/airflow $(PYTEST_ARGS)
 
 # One at a time: each test is several processes of Airflow's.
@@ -112,6 +112,10 @@ browser: $(VENV)/.synced-dev
 .PHONY: mariadb
 mariadb: $(VENV)/.synced-dev
 	@$(BIN)/python -m tests.support.mariadb
+
+.PHONY: pgbouncer
+pgbouncer: $(VENV)/.synced-dev
+	@$(BIN)/python -m tests.support.pgbouncer
 
 $(VENV)/.synced-bench: pyproject.toml uv.lock | $(BIN)/uv
 	$(sync) --group test --group bench

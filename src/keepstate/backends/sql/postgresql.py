@@ -94,7 +94,7 @@ class PostgresDatabase(EngineDatabase):
         # psycopg 3.2 or newer has one
         self._raw_cursor: Callable[[Any], Any] | None = getattr(engine.dialect.dbapi, "RawCursor", None)
         self._say = _by_number if self._raw_cursor else _by_name
-        self._checked = False
+        self._checked = self._behind_pooler = False
         milliseconds = max(1, int(timeout * 1000))
         # In one message, and said anew each time: a pooler may hand the connection to somebody else in between. The
         # isolation is spelled out because an engine handed in may have another default, or none (AUTOCOMMIT). A client
@@ -126,18 +126,31 @@ class PostgresDatabase(EngineDatabase):
         return bool(lent.dbapi_connection.closed)
 
     def _welcome(self, lent: Any) -> None:
-        if self._checked:
-            return
-        info = lent.dbapi_connection.info
+        connection = lent.dbapi_connection
+        if not self._checked:
+            self._check(connection)
+            self._behind_pooler = _is_behind_pooler(connection)
+            self._checked = True
+        if self._behind_pooler and hasattr(connection, "prepare_threshold"):
+            if not self._owned:
+                lent.info[_THRESHOLD] = connection.prepare_threshold
+            connection.prepare_threshold = None
+
+    def _take_back(self, lent: Any) -> None:
+        if not self._owned and _THRESHOLD in lent.info:
+            lent.dbapi_connection.prepare_threshold = lent.info.pop(_THRESHOLD)
+        super()._take_back(lent)
+
+    def _check(self, connection: Any) -> None:
         for name in ("server_encoding", "client_encoding"):
-            encoding = info.parameter_status(name)
-            if encoding != "UTF8":
+            encoding = connection.info.parameter_status(name)
+            # a pooler repeats what the client wrote
+            if encoding is None or encoding.upper() != "UTF8":
                 raise ConfigurationError(
                     f"the store {self.address} has the {name} {encoding}, which can't hold every key and value; "
                     "use a database made WITH ENCODING 'UTF8' and a client_encoding of utf8",
                     address=self.address,
                 )
-        self._checked = True
 
     def _is_refusal(self, exc: Exception) -> bool:
         """Drivers give no SQLSTATE here, only the server's words."""
@@ -159,6 +172,24 @@ class PostgresDatabase(EngineDatabase):
                 return self._meant(meaning, text)
         passing = lost or state.startswith(_PASSING)
         return TransientError(text, at_once=lost) if passing else self._other(text)
+
+
+# what we keep in a pooled connection's `info`
+_THRESHOLD = "keepstate_prepare_threshold"
+
+
+def _is_behind_pooler(connection: Any) -> bool:
+    """Whether something like PgBouncer stands before the server: it does not know the server process that will answer.
+
+    One that hands each transaction to another connection must not be asked to prepare statements. The driver numbers them,
+    and what has the same number there may be another client's, which would run instead: so this can't be left to find out
+    by an error.
+    """
+    cursor = connection.cursor()
+    cursor.execute("SELECT pg_backend_pid()")
+    (pid,) = cursor.fetchone()
+    cursor.close()
+    return bool(pid != connection.info.backend_pid)
 
 
 # the first that fits counts

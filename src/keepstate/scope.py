@@ -153,7 +153,8 @@ class Writer:
     """Who wrote a version: a task's attempt, or somebody outside any attempt.
 
     ``kind`` is ``task``, ``watcher``, ``api``, ``cli`` or ``web``. The four ids are those of the task instance for
-    ``task``; ``name`` is the person's or token's, where known.
+    ``task``; ``name`` is the person's or token's, where known. ``token`` names the token that a server let it in by, where
+    kind and name are what the client said; it is no part of what makes two writers equal.
     """
 
     kind: str
@@ -163,6 +164,7 @@ class Writer:
     map_index: int | None = None
     try_number: int | None = None
     name: str | None = None
+    token: str | None = field(default=None, compare=False)
 
     def to_text(self) -> str:
         """Return the JSON text under which the store keeps a writer: what is absent is left out."""

@@ -8,6 +8,7 @@ import logging
 import re
 import socket
 import zlib
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -312,6 +313,25 @@ def test_a_token_for_dags_reaches_no_assets(ask: Callable[..., httpx.Response]) 
     for verb, arguments in requests_of_asset(AssetScope("orders"))[:-1]:
         assert ask(verb, arguments, "worker", dags="etl_*").status_code == 403
     assert ask("assets", {}, "worker", dags="*").json() == {"answer": []}
+
+
+@pytest.mark.parametrize(
+    "writer", [Writer("cli", name="root"), Writer("watcher", name="root"), Writer("api")]
+)
+def test_whoever_says_who_they_are_leaves_their_tokens_name(
+    ask: Callable[..., httpx.Response], served: Served, writer: Writer
+) -> None:
+    """The kind and the name are the client's, and the token's name stands beside; nobody can name another token."""
+    for number, role in enumerate(("worker", "editor"), start=1):
+        said = replace(writer, token="somebody-else's")
+        assert ask("apply", {"batch": change(writer=said)}, role).status_code == 200
+        (entry,) = served.service.store.backend.read(MINE, ["k"], now=0).entries
+        stored = Writer.from_text(entry.writer or "")
+        assert stored == writer
+        assert (stored.token or "").startswith(role), number
+    ask("apply", {"batch": change(writer=Writer("task", try_number=1, token="x"))}, "worker")
+    (entry,) = served.service.store.backend.read(MINE, ["k"], now=0).entries
+    assert "token" not in (entry.writer or "")
 
 
 def test_nobody_writes_in_the_name_of_a_dag_out_of_reach(ask: Callable[..., httpx.Response]) -> None:

@@ -97,8 +97,9 @@ class Gate:
             raise AccessDeniedError("only the pages themselves write as 'web'; name another kind of writer")
         if writer.kind == "api" and writer.name is not None:
             # a token that is named is the one that was sent, as it is in REST
-            return replace(writer, name=self.caller.name)
-        return writer
+            return replace(writer, name=self.caller.name, token=None)
+        # what a task's attempt writes is known by that; who else it was is the client's to say, and so the token is kept too
+        return replace(writer, token=None if writer.kind == "task" else self.caller.name)
 
     def session(self, session: Session | None) -> Session | None:
         """Return a client session under a name that no other token can use, nor so take its numbers."""

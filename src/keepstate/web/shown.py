@@ -152,6 +152,8 @@ def writer_shown(text: str | None, scope: EntryScope, asked: Asked) -> WriterSho
     if writer.kind == "task":
         return _task(writer, scope, asked.addresses)
     how = _PEOPLE.get(writer.kind, f"by {writer.kind}")
+    if writer.token:
+        how += f" with the token {writer.token}"
     return WriterShown(f"{writer.name}, {how}" if writer.name else how[:1].upper() + how[1:])
 
 

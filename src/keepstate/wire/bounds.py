@@ -76,6 +76,7 @@ _OF_ONE: dict[tuple[str, str], Mapping[str, Any]] = {
     ("Session", "number"): _NUMBER,
     ("Writer", "kind"): {"enum": list(SENT_KINDS)},
     ("Writer", "name"): _NAME,
+    ("Writer", "token"): _NAME,
     ("Batch", "changes"): {"minItems": 1, "maxItems": MOST_AT_ONCE},
     ("purge", "sessions"): {"maxItems": MOST_AT_ONCE},
     ("Put", "text"): {"contentMediaType": "application/json", "description": "the value as JSON text"},

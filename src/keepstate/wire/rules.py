@@ -119,6 +119,7 @@ def _history(policy: HistoryPolicy) -> HistoryPolicy:
 def _writer(writer: Writer) -> Writer:
     _one_of("kind", writer.kind, KINDS)
     _name("name", writer.name)
+    _name("token", writer.token)
     for name in ("dag_id", "run_id", "task_id"):
         if getattr(writer, name) is not None:
             check_id(name, getattr(writer, name))

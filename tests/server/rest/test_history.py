@@ -48,6 +48,7 @@ def test_versions_come_newest_first(rest: httpx.Client, task: TaskStateStore, cl
         "map_index": -1,
         "try_number": 1,
         "name": None,
+        "token": None,
     }
     assert (by_person["writer"]["kind"], by_person["writer"]["name"]) == ("api", "admin-0")
     assert (removed["size"], by_task["size"], by_task["sha256"]) == (0, 7, None)

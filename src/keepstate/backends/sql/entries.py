@@ -17,8 +17,16 @@ if TYPE_CHECKING:
     from keepstate.backends.base import Batch, Clear, HistoryPolicy
     from keepstate.backends.sql.database import Transaction
 
-# an attempt writes as the same writer again and again
-writer_text = lru_cache(maxsize=256)(Writer.to_text)
+
+def writer_text(writer: Writer) -> str:
+    """Return the text of a writer; an attempt writes as the same one again and again."""
+    return _text_of(writer, writer.token)
+
+
+@lru_cache(maxsize=256)
+def _text_of(writer: Writer, token: str | None) -> str:
+    del token  # two writers are equal whatever let them in
+    return writer.to_text()
 
 
 def change(tx: Transaction, row: ScopeRow, batch: Batch) -> None:

@@ -174,6 +174,7 @@ class WriterResponse(_Answer):
     map_index: int | None
     try_number: int | None
     name: str | None
+    token: str | None
 
 
 class VersionResponse(_Answer):

@@ -97,7 +97,12 @@ def encode(value: object) -> str:
 
 def decode(text: str) -> Any:
     """Return the value whose JSON text is ``text``. Raises ``ValueError`` for what is none, as NaN is."""
-    return _decoder.decode(text)
+    try:
+        # what keepstate wrote has no white space around it, and looking for that takes a third of the time
+        value, end = _decoder.raw_decode(text)
+    except ValueError:
+        return _decoder.decode(text)
+    return value if end == len(text) else _decoder.decode(text)
 
 
 def size_of(text: str) -> int:

@@ -199,7 +199,7 @@ class End:
 # ----------------------------------------------------------------------------------------------- answers
 
 
-@dataclass(frozen=True)
+@dataclass
 class StoredEntry:
     """An entry as it is stored."""
 
@@ -226,7 +226,7 @@ class StoredVersion:
     writer: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reading:
     """What a read saw, all at one moment. ``version`` is the scope's, 0 where there is none yet.
 

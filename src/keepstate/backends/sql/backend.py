@@ -126,8 +126,8 @@ class SqlBackend:
             # an asset that nobody has written to
             return Reading(0, None, (), 0 if limit is not None else None)
         rows = self._entries(where, keys, now, limit, offset, texts=texts)
-        reset = False
-        if fence is not None and not _registered(rows, fence):
+        reset, has_a_say = False, fence is None or _registered(rows, fence)
+        if fence is not None and not has_a_say:
 
             def register(tx: Transaction) -> bool:
                 row = open_scope(tx, self._db.dialect, scope, now)
@@ -136,6 +136,7 @@ class SqlBackend:
 
             reset = self._write(register)
             rows = self._entries(where, keys, now, limit, offset, texts=texts)
+            has_a_say = _registered(rows, fence)
         if not rows or rows[0][6]:
             return Reading(0, None, (), 0 if limit is not None else None)
         first = rows[0]
@@ -146,7 +147,6 @@ class SqlBackend:
             wanted = set(keys)
             found = [entry for entry in found if entry.key in wanted]
         total = None if limit is None else int(self._ask(sql.COUNT_LIVE, where, now=now)[0][8])
-        has_a_say = fence is None or _registered(rows, fence)
         return Reading(first[1], first[2] if has_a_say else None, tuple(found), total, reset)
 
     def _entries(

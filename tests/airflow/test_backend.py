@@ -151,3 +151,25 @@ def test_entries_move_to_airflow_s_own_tables_and_back(tmp_path: Path) -> None:
     assert move("export", "--keep") == {"moved": 0, "present": 4, "homeless": 1}
     assert move("import") == {"moved": 0, "present": 4, "homeless": 0}
     assert own("task_state_store") == own("asset_state_store") == []
+
+
+def test_airflow_s_own_cleanup(tmp_path: Path) -> None:
+    """`airflow state-store clean` removes what has expired from keepstate's tables; asked to tell only, it names the entries."""
+    airflow = environment("3.3.2")
+    environ = airflow.environ(tmp_path, **BACKEND)
+    airflow.migrate(environ)
+    with keepstate.connect(f"sqlite:///{tmp_path / 'airflow.db'}", clock=lambda: 10**15) as store:
+        store.task("etl", "r", "load", map_index=3).set("page", 40)
+        store.task("etl", "r", "load", map_index=3).set("kept", 1, retention=keepstate.NEVER_EXPIRE)
+
+    def clean(*options: str) -> str:
+        return airflow.run(["airflow", "state-store", "clean", *options], environ)
+
+    said = clean("--dry-run")
+    assert "Would delete 1 " in said
+    assert "Dag 'etl', run 'r', task 'load', map_index 3, key 'page'" in said
+    clean()
+    assert "Nothing to delete" in clean("--dry-run")
+    with closing(sqlite3.connect(tmp_path / "airflow.db")) as database:
+        kept = database.execute("SELECT entry_key FROM keepstate_entry WHERE value IS NOT NULL").fetchall()
+    assert kept == [("kept",)]

@@ -15,6 +15,13 @@ from keepstate.errors import BackendUnavailableError, KeepstateError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_EXPIRED = """
+SELECT s.dag_id, s.run_id, s.task_id, s.map_index, e.entry_key
+FROM keepstate_entry e JOIN keepstate_scope s ON s.id = e.scope_id
+WHERE e.sweep_at <= :now AND e.expires_at <= :now AND e.value IS NOT NULL AND s.task_id IS NOT NULL
+ORDER BY s.dag_id, s.run_id, s.task_id, s.map_index, e.entry_key
+"""
+
 
 class Tables:
     """keepstate's tables in one database. Nothing here makes or upgrades them unasked."""
@@ -56,6 +63,12 @@ class Tables:
                 if not self._has(table, columns):
                     found += self._missing(table, columns)
         return found
+
+    def expired(self, *, now: int) -> list[tuple[str, str, str, int, str]]:
+        """Return the entries of task instances that have expired and were not cleaned up yet: their four ids and their key."""
+        with self._reached():
+            rows = self._database.query(_EXPIRED, {"now": now})
+        return [(row[0], row[1], row[2], int(row[3]), row[4]) for row in rows]
 
     def close(self) -> None:
         """Close the database."""

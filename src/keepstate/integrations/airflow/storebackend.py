@@ -9,7 +9,7 @@ from airflow.state.metastore import MetastoreBackend
 
 from keepstate.backends.base import Batch, Clear, Delete, Fence, Put
 from keepstate.clock import to_micros
-from keepstate.errors import InvalidIdError
+from keepstate.errors import InvalidIdError, UnsupportedError
 from keepstate.integrations.airflow import metadata
 from keepstate.scope import AssetScope, TaskScope, Writer
 
@@ -108,9 +108,15 @@ class StoreBackend(MetastoreBackend):  # type: ignore[misc]
         metadata.store().cleanup()
 
     def _summary_dry_run(self) -> dict[str, list[Any]]:
-        """Return what Airflow prints of a cleanup that it would do: keepstate counts, and names no entries."""
-        report = metadata.store().cleanup(dry_run=True)
-        return {"expired": [("any", "any", "any", "any", "any")] * report.total}
+        """Return the entries that a cleanup would remove, as Airflow prints them; a keepstate server removes its own."""
+        try:
+            tables = metadata.tables()
+        except UnsupportedError:
+            return {"expired": []}
+        try:
+            return {"expired": tables.expired(now=metadata.store().clock())}
+        finally:
+            tables.close()
 
 
 Who = tuple["EntryScope", "Fence | None", Writer]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import embedded, in_task, machine, places, postgres, report, server, startup
+from bench import airflow_import, embedded, in_task, machine, places, postgres, report, server, startup
 from bench.budgets import judge
 from bench.rounds import Measurement, measure
 
@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 GROUPS = {
     group.name: group
-    for group in (embedded.GROUP, postgres.GROUP, startup.GROUP, in_task.GROUP, server.GROUP)
+    for group in (
+        embedded.GROUP,
+        postgres.GROUP,
+        startup.GROUP,
+        airflow_import.GROUP,
+        in_task.GROUP,
+        server.GROUP,
+    )
 }
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "performance.md"
 

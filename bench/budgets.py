@@ -100,6 +100,13 @@ BUDGETS: dict[str, Budget] = {
         '`python -c "import keepstate"` / `python -c pass`', "startup", "start", "import keepstate", 2
     ),
     "run": Budget("`keepstate run -- true` / `python -c pass`", "startup", "start", "keepstate run", 10),
+    "airflow import": Budget(
+        "loading Airflow with keepstate installed / without it",
+        "airflow-import",
+        "load",
+        "with keepstate",
+        1.02,
+    ),
     **{
         f"in-task {verb} {contender}": Budget(
             f"in-task `{verb}`: Airflow's own / {contender}",

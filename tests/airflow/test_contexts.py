@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.airflow import environment
+from tests.support.airflow import environment, keeping_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,12 +167,7 @@ def test_providers_find_on_2_11_what_they_found_without_keepstate(tmp_path: Path
         return json.loads(airflow.run([str(airflow.python), "-c", RESOLVE], environ).splitlines()[-1])
 
     with_keepstate = resolved()
-    # an empty package of its name keeps keepstate out
-    room = tmp_path / "keepstate" / "integrations" / "airflow"
-    room.mkdir(parents=True)
-    for module in ("policy.py", "plugin.py", "__init__.py", "../__init__.py", "../../__init__.py"):
-        (room / module).write_text("")
-    without = resolved(PYTHONPATH=str(tmp_path))
+    without = resolved(PYTHONPATH=str(keeping_out(tmp_path)))
     changed = {name for name, home in with_keepstate.items() if without[name] != home}
     # the standard provider has a copy of the second, which reads the same contexts
     assert changed == {"ResumableJobMixin", "get_current_context"}

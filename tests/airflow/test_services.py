@@ -20,8 +20,9 @@ import keepstate
 from keepstate.backends.base import Batch, Behalf, Clear, Fence, Put
 from keepstate.scope import AssetScope, TaskScope, Writer
 from keepstate.wire import encode_request
+from tests.airflow.test_checkup import Shell
 from tests.support.airflow import environment
-from tests.support.airflow_services import Services, services
+from tests.support.airflow_services import ROLES, Services, services
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -290,12 +291,48 @@ def test_below_a_path_and_by_several_workers(version: str, tmp_path: Path) -> No
             assert (status, answer["value"]) == (200, 2)
 
 
-@pytest.mark.parametrize("version", ["3.0.6", "3.2.2"])
-def test_where_the_api_server_serves_tasks_alone(version: str, tmp_path: Path) -> None:
-    """Tasks reach the store also where their API server has no pages, no REST and no plugins."""
+@pytest.mark.parametrize("version", ["3.1.8"])
+def test_with_the_users_and_permissions_of_fab(version: str, tmp_path: Path) -> None:
+    """REST goes by what Airflow's other auth manager says, too."""
     dags = tmp_path / "dags"
     dags.mkdir()
     quick = (HERE / "dags" / "quick.py").read_text()
     (dags / "quick.py").write_text(quick.replace("schedule=None", 'schedule="@once"'))
-    with services(environment(version), tmp_path, dags, apps="execution") as airflow:
+    manager = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
+    about = ["-p", "a password", "-f", "A", "-l", "Person"]
+    users = tuple(
+        ["users", "create", "-u", role, "-r", role.title(), "-e", f"{role}@example.com", *about]
+        for role in ROLES
+    )
+    fab = environment(version, "apache-airflow-providers-fab")
+    with services(fab, tmp_path, dags, prepare=users, AIRFLOW__CORE__AUTH_MANAGER=manager) as airflow:
         assert airflow.wait_until_done("quick") == {"dies_once": "success"}
+        ((run_id,),) = airflow.query("SELECT run_id FROM dag_run WHERE dag_id = 'quick'")
+        path = (
+            f"/api/v2/dags/quick/dagRuns/{quote(run_id, safe='')}/taskInstances/dies_once/state-store/tries"
+        )
+        tokens = {role: airflow.token(role) for role in ROLES}
+        for role in ROLES:
+            assert airflow.request("GET", path, token=tokens[role])[1]["value"] == 2
+        body = {"value": 3}
+        assert airflow.request("PUT", path, token=tokens["viewer"], body=body)[0] == 403
+        assert airflow.request("PUT", path, token=tokens["admin"], body=body)[0] == 204
+        assert airflow.request("GET", path)[0] == 401
+
+
+@pytest.mark.parametrize("version", ["3.0.6", "3.2.2"])
+def test_where_the_api_server_serves_tasks_alone(version: str, tmp_path: Path) -> None:
+    """Tasks reach the store also where their API server has no pages, no REST and no plugins, below a path and twice.
+
+    The doctor asks that server.
+    """
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    quick = (HERE / "dags" / "quick.py").read_text()
+    (dags / "quick.py").write_text(quick.replace("schedule=None", 'schedule="@once"'))
+    here, twice = environment(version), {"AIRFLOW__API__WORKERS": "2"}
+    with services(here, tmp_path, dags, apps="execution", prefix="/air/flow", **twice) as airflow:
+        assert airflow.wait_until_done("quick") == {"dies_once": "success"}
+        report, checks = Shell(here, airflow.environ).doctor()
+        assert (report["route"], checks["API server"]["warning"]) == ("supervisor", False)
+        assert checks["API server"]["detail"] == f"the one at {airflow.url}/execution/ has keepstate"

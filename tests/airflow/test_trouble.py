@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.airflow import environment
+from tests.airflow.test_checkup import Shell
+from tests.support.airflow import environment, keeping_out
 from tests.support.airflow_services import services
 
 pytestmark = pytest.mark.slow
@@ -50,19 +51,17 @@ def test_dags_that_use_no_store_run_whatever_is_wrong(version: str, trouble: str
 
 
 def test_an_api_server_without_keepstate_is_told_of_within_seconds(tmp_path: Path) -> None:
-    """A task whose API server lacks keepstate fails at once, with the advice to install it there."""
-    empty = tmp_path / "empty" / "keepstate" / "integrations" / "airflow"
-    empty.mkdir(parents=True)
-    for module in ("policy.py", "plugin.py", "__init__.py", "../__init__.py", "../../__init__.py"):
-        (empty / module).write_text("")
+    """A task whose API server lacks keepstate fails at once, with the advice to install it there, and so does the doctor."""
     dags = tmp_path / "dags"
     dags.mkdir()
     (dags / "using.py").write_text(
         (DAGS / "plain.py").read_text().replace('"using", schedule=None', '"using", schedule="@once"')
     )
-    without = {"api-server": {"PYTHONPATH": str(tmp_path / "empty")}}
+    without = {"api-server": {"PYTHONPATH": str(keeping_out(tmp_path))}}
     with services(environment("3.1.8"), tmp_path, dags, apart=without) as airflow:
         assert airflow.wait_until_done("using") == {"using": "failed"}
+        _, checks = Shell(airflow.airflow, airflow.environ).doctor(code=78)
+        assert "has no keepstate" in checks["API server"]["detail"]
         ((seconds,),) = airflow.query("SELECT duration FROM task_instance WHERE dag_id = 'using'")
         logs = "".join(
             path.read_text()

@@ -69,8 +69,8 @@ class Airflow:
         }
 
     def migrate(self, environ: Mapping[str, str]) -> None:
-        """Make the metadata database; that of SQLite is a copy of one which is made once for each version."""
-        if "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN" in environ:
+        """Make the metadata database; a plain one of SQLite is a copy of one which is made once for each version."""
+        if not {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__AUTH_MANAGER"}.isdisjoint(environ):
             self.run(["airflow", "db", "migrate"], environ)
             return
         made = self.folder / "migrated"
@@ -122,6 +122,17 @@ def environment(version: str, *providers: str) -> Airflow:
             ["pip", "install", "--python", str(airflow.python), "--no-deps", "--editable", str(ROOT)],
         )
     return airflow
+
+
+def keeping_out(home: Path) -> Path:
+    """Return a folder that, first on the path for imports, keeps keepstate out of an Airflow which has it installed."""
+    folder = home / "without"
+    room = folder / "keepstate" / "integrations" / "airflow"
+    room.mkdir(parents=True)
+    # empty modules where Airflow enters
+    for module in ("policy.py", "plugin.py", "__init__.py", "../__init__.py", "../../__init__.py"):
+        (room / module).write_text("")
+    return folder
 
 
 def native_environment(version: str) -> Airflow:

@@ -148,13 +148,14 @@ def services(
     apart: Mapping[str, Mapping[str, str]] | None = None,
     prefix: str = "",
     apps: str = "all",
+    prepare: tuple[list[str], ...] = (),
     **more: str,
 ) -> Iterator[Services]:
     """Start an Airflow that runs what is in ``dags``, and end it.
 
     ``database`` is the URL of a PostgreSQL one for its metadata; ``components`` are further ones, such as a triggerer;
     ``apart`` adds to the environment of some. All is served below the path ``prefix``; ``apps``
-    are those of the API server's.
+    are those of the API server's; ``prepare`` has commands of Airflow's to run first.
     """
     if database is not None:
         more["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database.replace("postgresql:", "postgresql+psycopg2:")
@@ -190,6 +191,8 @@ def services(
     environ = airflow.environ(home, **{**given, **more})
     (home / "passwords.json").write_text(json.dumps(dict.fromkeys(ROLES, "a password")))
     airflow.migrate(environ)
+    if prepare:
+        airflow.in_turn(environ, *prepare)
     running = Services(airflow, home, environ, url, database)
     processes: list[subprocess.Popen[bytes]] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import uuid
 from contextlib import ExitStack
@@ -74,6 +75,11 @@ def test_killed_and_stopped_tasks(airflow: Services) -> None:
     The killed one's next try finds the job and submits none. The other is stopped together with its supervisor until
     Airflow has given it up and begun another try; resumed, it may change neither its own state nor that of its asset.
     """
+    kill_and_stop(airflow)
+
+
+def kill_and_stop(airflow: Services) -> None:
+    """Kill one task, and stop another until its successor has begun."""
     _, _, _, pid, supervisor = airflow.note("stopped", 1, "waiting")
     for one in (supervisor, pid):
         os.kill(one, signal.SIGSTOP)
@@ -289,6 +295,26 @@ def test_below_a_path_and_by_several_workers(version: str, tmp_path: Path) -> No
         for _ in range(6):
             status, answer = airflow.request("GET", f"{path}/tries", token=token)
             assert (status, answer["value"]) == (200, 2)
+
+
+def test_with_a_celery_executor(tmp_path: Path, postgres: PostgresServer) -> None:
+    """Tasks that Celery's workers carry out are killed, stopped and resumed like all others."""
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    shutil.copy(HERE / "dags" / "killed" / "killed.py", dags)
+    celery = environment("3.1.8", "apache-airflow-providers-celery")
+    with postgres.database() as database:
+        more = {
+            "GO": str(tmp_path / "go"),
+            "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
+            # a broker that needs no server
+            "AIRFLOW__CELERY__BROKER_URL": f"sqla+sqlite:///{tmp_path / 'broker.db'}",
+            "AIRFLOW__CELERY__RESULT_BACKEND": database.replace("postgresql:", "db+postgresql+psycopg2:"),
+            "AIRFLOW__CELERY__WORKER_CONCURRENCY": "4",
+        }
+        worker = ("celery worker --skip-serve-logs",)
+        with services(celery, tmp_path, dags, database=database, components=worker, **more) as airflow:
+            kill_and_stop(airflow)
 
 
 @pytest.mark.parametrize("version", ["3.1.8"])

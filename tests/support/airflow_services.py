@@ -153,7 +153,7 @@ def services(
 ) -> Iterator[Services]:
     """Start an Airflow that runs what is in ``dags``, and end it.
 
-    ``database`` is the URL of a PostgreSQL one for its metadata; ``components`` are further ones, such as a triggerer;
+    ``database`` is the URL of a PostgreSQL one for its metadata; ``components`` are further ones, such as ``triggerer``;
     ``apart`` adds to the environment of some. All is served below the path ``prefix``; ``apps``
     are those of the API server's; ``prepare`` has commands of Airflow's to run first.
     """
@@ -219,7 +219,7 @@ def services(
             start("dag-processor")
         start("scheduler", "--skip-serve-logs")
         for component in components:
-            start(component)
+            start(*component.split())
         yield running
     finally:
         _end(processes)

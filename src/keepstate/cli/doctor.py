@@ -252,7 +252,8 @@ def _draw(report: Report, *, everything: bool) -> None:
         (name, facts[name]) for name in ("keepstate", "python", "sqlite", "airflow") if name in facts
     ]
     if "route" in facts:
-        rows.append(("store", f"{facts.get('address', 'unknown')} ({facts['why']})"))
+        address = "" if facts["route"] == checkup.NATIVE else facts.get("address", "unknown")
+        rows.append(("store", f"{address} ({facts['why']})" if address else facts["why"]))
     tables.draw((tables.Column(""), tables.Column("", fold=True)), rows)
     output.put("")
     settings = [one for one in report.settings if everything or one["source"] != "default"]

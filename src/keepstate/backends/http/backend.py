@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from keepstate.backends.http import forking
@@ -13,19 +12,15 @@ from keepstate.backends.sessions import Sessions
 from keepstate.errors import BackendError, ConfigurationError, InvalidInputError, StaleAttemptError
 from keepstate.patterns import compacted
 from keepstate.wire import decode_answer, encode_request
+from keepstate.wire.asking import Asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from keepstate.backends.base import (
-        Applied,
-        Batch,
         Begin,
         Begun,
-        ChangeNotice,
-        Clear,
         End,
-        EntryScope,
         Fence,
         GridRun,
         HeldScope,
@@ -33,9 +28,7 @@ if TYPE_CHECKING:
         KeyOfAsset,
         KeyOfTask,
         Outcome,
-        Reading,
         Session,
-        StoredVersion,
     )
     from keepstate.clock import Clock
     from keepstate.scope import (
@@ -48,7 +41,6 @@ if TYPE_CHECKING:
         RunScope,
         TaskInstanceInfo,
         TaskScope,
-        Writer,
     )
 
 log = logging.getLogger("keepstate")
@@ -60,7 +52,7 @@ _NO_ID = 2**63
 _warned: set[str] = set()
 
 
-class HttpBackend:
+class HttpBackend(Asking):
     """Entries behind a keepstate server.
 
     The times handed in are left here: the server stamps each request with its own clock. A request is sent again while
@@ -90,65 +82,6 @@ class HttpBackend:
 
     def __repr__(self) -> str:
         return f"<HttpBackend {self.address}>"
-
-    # ------------------------------------------------------------------------------------------- entries
-
-    def read(
-        self,
-        scope: EntryScope,
-        keys: Sequence[str] | None,
-        *,
-        now: int,
-        fence: Fence | None = None,
-        writer: Writer | None = None,
-        history: HistoryPolicy | None = None,
-        limit: int | None = None,
-        offset: int = 0,
-        texts: bool = True,
-    ) -> Reading:
-        """See `Backend.read`."""
-        del now
-        # who reads, and what is kept of what it removes, matters to an attempt that is registered by it
-        beside: dict[str, Any] = (
-            {} if fence is None else {"fence": fence, "writer": writer, "history": history}
-        )
-        if not texts:
-            # an older server does not know it, and need not where it is not asked for
-            beside["texts"] = False
-        found: Reading = self._ask("read", scope=scope, keys=keys, limit=limit, offset=offset, **beside)
-        if keys is not None and not {one.key for one in found.entries} <= set(keys):
-            raise self._beside_the_question("read")
-        return found
-
-    def apply(self, batch: Batch) -> Applied:
-        """See `Backend.apply`."""
-        applied: Applied = self._numbered(
-            batch.session, lambda session: self._ask("apply", batch=replace(batch, session=session))
-        )
-        return applied
-
-    def clear(self, request: Clear) -> Applied:
-        """See `Backend.clear`."""
-        cleared: Applied = self._numbered(
-            request.session, lambda session: self._ask("clear", request=replace(request, session=session))
-        )
-        return cleared
-
-    def history(
-        self, scope: EntryScope, key: str, *, now: int, limit: int | None = None
-    ) -> list[StoredVersion]:
-        """See `Backend.history`."""
-        del now
-        found: list[StoredVersion] = self._ask("history", scope=scope, key=key, limit=limit)
-        if any(one.key != key for one in found):
-            raise self._beside_the_question("history")
-        return found
-
-    def changes(self, scope: EntryScope, *, after: int, now: int) -> tuple[int, list[ChangeNotice]]:
-        """See `Backend.changes`."""
-        del now
-        found: tuple[int, list[ChangeNotice]] = self._ask("changes", scope=scope, after=after)
-        return found
 
     # ------------------------------------------------------------------------------------------ attempts
 
@@ -383,12 +316,6 @@ class HttpBackend:
                 "one?",
                 address=self.address,
             ) from exc
-
-    def _beside_the_question(self, verb: str) -> BackendError:
-        return BackendError(
-            f"the answer of {self.address} to {verb} is about another key than was asked for; is it a keepstate server?",
-            address=self.address,
-        )
 
     def _exchange(self, verb: str, **arguments: Any) -> Reply:
         return self._channel.ask(verb, encode_request(verb, arguments))

@@ -8,8 +8,7 @@ import logging
 import random
 import time
 import uuid
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from keepstate.backends.base import Session
 from keepstate.errors import (
@@ -21,22 +20,12 @@ from keepstate.errors import (
 )
 from keepstate.integrations.airflow import comms, messages
 from keepstate.wire import decode_answer, decode_error, encode_request
+from keepstate.wire.asking import Asking
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from keepstate.backends.base import (
-        Applied,
-        Batch,
-        ChangeNotice,
-        Clear,
-        EntryScope,
-        Fence,
-        HistoryPolicy,
-        Reading,
-        StoredVersion,
-    )
-    from keepstate.scope import Writer
+T = TypeVar("T")
 
 log = logging.getLogger("keepstate")
 
@@ -48,7 +37,7 @@ _OK, _NOT_FOUND = 200, 404
 _MAY_PASS = frozenset({None, 408, 425, 429, 500, 502, 503, 504})
 
 
-class SupervisorBackend:
+class SupervisorBackend(Asking):
     """The verbs that a task may use on its own entries, and on those of its assets.
 
     Whatever else a backend can do is refused with ``UnsupportedError``: a task is no administrator.
@@ -71,59 +60,14 @@ class SupervisorBackend:
             f"a task can't use {verb}() through its supervisor; use the command line or REST, or set KEEPSTATE_URL"
         )
 
-    def read(
-        self,
-        scope: EntryScope,
-        keys: Sequence[str] | None,
-        *,
-        now: int,
-        fence: Fence | None = None,
-        writer: Writer | None = None,
-        history: HistoryPolicy | None = None,
-        limit: int | None = None,
-        offset: int = 0,
-        texts: bool = True,
-    ) -> Reading:
-        """See `Backend.read`."""
-        # the server knows who writes, what it keeps, and what time it is
-        del now, writer, history
-        found: Reading = self._ask(
-            "read", scope=scope, keys=keys, fence=fence, limit=limit, offset=offset, texts=texts
-        )
-        return found
-
-    def apply(self, batch: Batch) -> Applied:
-        """See `Backend.apply`."""
-        with comms.traffic:
-            applied: Applied = self._ask("apply", batch=replace(batch, session=self._next()))
-        return applied
-
-    def clear(self, request: Clear) -> Applied:
-        """See `Backend.clear`."""
-        with comms.traffic:
-            cleared: Applied = self._ask("clear", request=replace(request, session=self._next()))
-        return cleared
-
-    def history(
-        self, scope: EntryScope, key: str, *, now: int, limit: int | None = None
-    ) -> list[StoredVersion]:
-        """See `Backend.history`."""
-        del now
-        found: list[StoredVersion] = self._ask("history", scope=scope, key=key, limit=limit)
-        return found
-
-    def changes(self, scope: EntryScope, *, after: int, now: int) -> tuple[int, list[ChangeNotice]]:
-        """See `Backend.changes`."""
-        del now
-        found: tuple[int, list[ChangeNotice]] = self._ask("changes", scope=scope, after=after)
-        return found
-
     def close(self) -> None:
         """Do nothing: the connection is Airflow's."""
 
-    def _next(self) -> Session:
-        """Number a change: asked for again after a lost answer, it applies once. The traffic lock keeps them in order."""
-        return Session(self._session, next(self._changes))
+    def _numbered(self, given: Session | None, ask: Callable[[Session], T]) -> T:
+        del given
+        # the traffic lock keeps the numbers in order
+        with comms.traffic:
+            return ask(Session(self._session, next(self._changes)))
 
     def _ask(self, verb: str, **arguments: Any) -> Any:
         text = json.dumps({"verb": verb, "request": encode_request(verb, arguments)})

@@ -110,10 +110,10 @@ class Proxy:
                         number, statement = self.round_trips, b"".join(link.said)
                     link.asked.append((number, statement))
                     link.said.clear()
-                    # asked before the answer may be there
-                    cuts = self.on_question(number, statement)
+                    # before the answer may be there, which then goes nowhere
+                    link.cut = self.on_question(number, statement)
                     link.server.sendall(message)
-                    if cuts:
+                    if link.cut:
                         break
                 else:
                     link.server.sendall(message)
@@ -125,6 +125,9 @@ class Proxy:
             try:
                 while True:
                     kind, message = _message(link.server)
+                    if link.cut:
+                        answer = b""
+                        break
                     answer += message
                     if kind == READY and link.asked and self.on_answer(*link.asked.pop(0)):
                         answer = b""
@@ -152,9 +155,9 @@ class MysqlProxy(Proxy):
                         self.round_trips += 1
                         number = self.round_trips
                     link.asked.append((number, message))
-                    cuts = self.on_question(number, message)
+                    link.cut = self.on_question(number, message)
                     link.server.sendall(message)
-                    if cuts:
+                    if link.cut:
                         break
                 else:
                     link.server.sendall(message)
@@ -164,7 +167,7 @@ class MysqlProxy(Proxy):
         with contextlib.suppress(OSError):
             while part := link.server.recv(65536):
                 # the first of an answer: what was asked for is done
-                if link.asked and self.on_answer(*link.asked.pop(0)):
+                if link.cut or (link.asked and self.on_answer(*link.asked.pop(0))):
                     break
                 link.client.sendall(part)
         _close(link.client, link.server)
@@ -175,6 +178,7 @@ class _Link:
         self.client, self.server = client, server
         self.said: list[bytes] = []
         self.asked: list[tuple[int, bytes]] = []
+        self.cut = False
 
 
 def _startup(client: socket.socket) -> bytes:

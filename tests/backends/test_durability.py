@@ -88,7 +88,7 @@ def test_kill_9_at_random_moments(url: str) -> None:
     """Every write that returned is there, none is half there, and the versions are consecutive."""
     dice = random.Random()
     number = 0
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS // 2 if url.startswith("mysql") else ROUNDS):
         after, delay = dice.randint(1, 30), dice.random() * 0.002
         acknowledged = Victim(url, number + 1).kill(after, delay)
         assert acknowledged >= number + after

@@ -161,7 +161,7 @@ def test_a_process_that_is_killed_on_the_way_is_no_obstacle(url: str, way: str) 
         "upgrade": lambda database: upgrade.upgrade(database, now=0),
         "downgrade": lambda database: upgrade.downgrade(database, 0),
     }[way]
-    for at in range(0, 100, 4 if way == "upgrade" else 2):
+    for at in range(0, 100, 4):
         _prepare(url, way)
 
         def until_killed(at: int = at) -> bool:

@@ -203,7 +203,7 @@ def test_connections_that_are_killed_lose_nothing(kind: Kind, server: Server, ur
     """By an administrator, again and again during writes."""
     with open_url(url) as store:
         with Load(store) as load:
-            for _ in range(12):
+            for _ in range(8):
                 kind.kill_all(server, url)
                 load.go_on(1)
         load.check()

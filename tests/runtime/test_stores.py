@@ -32,7 +32,7 @@ HOLD = """
 """
 
 
-@pytest.mark.parametrize("server", ["postgres", "mysql"])
+@pytest.mark.parametrize("server", ["postgres", pytest.param("mysql", marks=pytest.mark.slow)])
 def test_over_a_database_server(programs: Programs, server: str, request: pytest.FixtureRequest) -> None:
     """A run is held, refused to a second start, found lost after SIGKILL, and goes on, under a supervisor too."""
     url = str(request.getfixturevalue(f"{server}_url"))

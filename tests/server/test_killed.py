@@ -88,7 +88,7 @@ def putting(
                 acked[number] = sent[number]
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres", "mysql"])
+@pytest.mark.parametrize("database", ["sqlite", "postgres", pytest.param("mysql", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("kills", "every", "connections"),
     [

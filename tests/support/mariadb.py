@@ -74,6 +74,8 @@ class MariadbServer:
         """Prepare one in `directory`, which goes with an owner that dies."""
         self._directory = directory
         self._data = directory / "data"
+        # one that is shared would be cleared of other servers' files by each that starts
+        options = {"tmpdir": str(directory), **options}
         self._options = [
             f"--{name}" if value is None else f"--{name}={value}" for name, value in options.items()
         ]

@@ -52,6 +52,7 @@ def test_a_single_asset_needs_no_subscript(store: StateStore) -> None:
         "map_index": -1,
         "try_number": 1,
         "name": None,
+        "token": None,
     }
 
 

@@ -356,6 +356,34 @@ def test_an_engine_that_was_handed_in_stays_the_caller_s(mysql_url: str) -> None
             assert task(store).get("n") == 2
 
 
+@pytest.mark.parametrize("statement", [b"SET SESSION", b"SET AUTOCOMMIT = 0"])
+def test_a_connection_that_goes_while_it_is_given_back_is_no_error(mysql_url: str, statement: bytes) -> None:
+    """What was written is written, and the next call has another connection."""
+    with MYSQL.through(mysql_url) as proxy, engine_for(proxy.url(mysql_url), pool_size=1) as engine:
+        waited_for = [b"START TRANSACTION", b"COMMIT", statement]
+        cuts: list[bytes] = []
+        step = 0
+
+        def cut(_: int, message: bytes) -> bool:
+            nonlocal step
+            step += waited_for[step] in message
+            if step < 3:
+                return False
+            step = 0
+            cuts.append(message)
+            return True
+
+        with open_url(engine) as store:
+            task(store).set("n", 1)
+            proxy.on_question = cut
+            for number in range(2, 5):
+                task(store).set("n", number)
+                entry = task(store).entry("n")
+                assert entry is not None
+                assert (entry.value, entry.version) == (number, number)
+        assert len(cuts) == 3
+
+
 def test_what_fails_in_a_transaction_leaves_nothing(mysql_url: str) -> None:
     """Over an engine of the caller's too, also in ``AUTOCOMMIT``."""
     with engine_for(mysql_url, isolation_level="AUTOCOMMIT") as engine:

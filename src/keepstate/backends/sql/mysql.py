@@ -225,9 +225,13 @@ class MysqlDatabase(EngineDatabase):
         lent.dbapi_connection.autocommit(not manual)
 
     def _take_back(self, lent: Any) -> None:
-        if lent.info.pop(_DRESSED, False):
-            self._cursor(lent).execute(*_assignment(lent.info[_THEIRS]))
-        super()._take_back(lent)
+        try:
+            if lent.info.pop(_DRESSED, False):
+                self._cursor(lent).execute(*_assignment(lent.info[_THEIRS]))
+            super()._take_back(lent)
+        except self._driver_error as exc:
+            # it is gone, but what it was lent for is done, or has an error of its own
+            lent.invalidate(exc)
 
     def _is_lost(self, lent: Any, exc: BaseException) -> bool:
         return not lent.dbapi_connection.open or _is_of_connection(exc, self._driver_error)

@@ -9,20 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from keepstate.awaitable import twin
-from keepstate.backends.base import (
-    Applied,
-    Batch,
-    Behalf,
-    Change,
-    Clear,
-    Delete,
-    EntryScope,
-    Fence,
-    Put,
-    Reading,
-    StoredEntry,
-    StoredVersion,
-)
+from keepstate.backends.requests import Batch, Behalf, Change, Clear, Delete, EntryScope, Fence, Put
 from keepstate.checkpoints import AsyncSource, Checkpoint
 from keepstate.clock import optional_datetime, to_datetime
 from keepstate.errors import (
@@ -41,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
     from datetime import timedelta
 
+    from keepstate.backends.answers import Applied, Reading, StoredEntry, StoredVersion
     from keepstate.store import StateStore
 
 log = logging.getLogger("keepstate")

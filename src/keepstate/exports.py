@@ -11,7 +11,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import StoredVersion
+from keepstate.backends.answers import StoredVersion
 from keepstate.backends.images import Head, Image, KeptAttempt, KeptEntry
 from keepstate.errors import InvalidInputError, KeepstateError
 from keepstate.scope import AssetScope, RunScope, Writer, check_attempt

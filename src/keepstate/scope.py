@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from keepstate.errors import InvalidIdError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
 _MAX_ID = 250
@@ -297,3 +298,21 @@ class CleanupReport:
     def total(self) -> int:
         """All rows together."""
         return self.entries + self.history + self.scopes + self.attempts + self.sessions
+
+
+def which_asset(scope: AssetScope, known: Sequence[AssetScope]) -> AssetScope | None:
+    """Return which of the ``known`` assets a request means, or ``None``. The one place where their names are compared.
+
+    Half a name stands for the other half too, so it also finds the asset that has it as its other half. Raises
+    ``InvalidIdError`` when name and uri are given, and belong to two assets.
+    """
+    name = scope.name if scope.name is not None else scope.uri
+    uri = scope.uri if scope.uri is not None else scope.name
+    by_name = next((asset for asset in known if asset.name == name), None)
+    by_uri = next((asset for asset in known if asset.uri == uri), None)
+    if None not in (scope.name, scope.uri) and by_name and by_uri and by_name != by_uri:
+        raise InvalidIdError(
+            f"the asset named {name!r} has the uri {by_name.uri!r}, and the uri {uri!r} belongs to the asset "
+            f"named {by_uri.name!r}; delete one of them, or name it as it is known"
+        )
+    return (by_name or by_uri) if scope.name is not None else (by_uri or by_name)

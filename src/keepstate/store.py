@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from keepstate.accessors import AssetStateStore, TaskStateStore
 from keepstate.allowance import Allowance
-from keepstate.backends.base import Backend, Behalf, Fence, HistoryPolicy
+from keepstate.backends.requests import Behalf, Fence, HistoryPolicy
 from keepstate.errors import InvalidIdError, KeepstateError
 from keepstate.scope import (
     Asset,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from keepstate.backends.base import Backend
     from keepstate.clock import Clock
     from keepstate.settings import Settings
 

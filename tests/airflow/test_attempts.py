@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from keepstate.backends.base import is_newer
+from keepstate.backends.fencing import is_newer
 from keepstate.integrations.airflow.attempts import Begun, attempt_of
 
 BEGAN = datetime(2026, 11, 29, 12, tzinfo=timezone.utc)

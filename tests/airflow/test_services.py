@@ -18,7 +18,7 @@ from airflow_client.client.models.task_state_store_body import TaskStateStoreBod
 from airflow_client.client.models.task_state_store_patch_body import TaskStateStorePatchBody
 
 import keepstate
-from keepstate.backends.base import Batch, Behalf, Clear, Fence, Put
+from keepstate.backends.requests import Batch, Behalf, Clear, Fence, Put
 from keepstate.scope import AssetScope, TaskScope, Writer
 from keepstate.wire import encode_request
 from tests.airflow.test_checkup import Shell

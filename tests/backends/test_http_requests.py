@@ -27,10 +27,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from typing_extensions import Self
 
-from keepstate.backends.base import Applied, End, Fence, Reading, StoredEntry
+from keepstate.backends.answers import Applied, Reading, StoredEntry
 from keepstate.backends.http import backend as http_backend
 from keepstate.backends.http import servers
 from keepstate.backends.http.channel import LARGEST_BODY
+from keepstate.backends.requests import End, Fence
 from keepstate.connect import connect
 from keepstate.errors import (
     AccessDeniedError,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate.backends.base import Reading, StoredEntry, StoredVersion
+from keepstate.backends.answers import Reading, StoredEntry, StoredVersion
 from keepstate.backends.http import connections, incoming
 from keepstate.errors import BackendError, BackendUnavailableError
 from tests.backends.test_http_requests import OURS, Scripted, answer, store_at

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate.backends.base import Batch, Clear, Delete, Fence, HistoryPolicy, Put, Session
+from keepstate.backends.requests import Batch, Clear, Delete, Fence, HistoryPolicy, Put, Session
 from keepstate.clock import system_clock
 from keepstate.errors import BackendError, VersionConflictError
 from keepstate.scope import TaskScope, Writer
@@ -19,7 +19,8 @@ from tests.backends.stores import open_url, task
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from keepstate.backends.base import Applied, Change
+    from keepstate.backends.answers import Applied
+    from keepstate.backends.requests import Change
     from keepstate.store import StateStore
     from tests.backends.proxy import Proxy
     from tests.backends.servers import Kind

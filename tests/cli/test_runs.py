@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from keepstate.backends.base import Begin, End, Fence, Holder
+from keepstate.backends.requests import Begin, End, Fence, Holder
 from keepstate.runtime.liveness import this_process
 from keepstate.scope import RunScope, TaskScope
 from tests.cli.conftest import TASK, one_line

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate.backends.base import Begin, End, Fence, Holder
+from keepstate.backends.requests import Begin, End, Fence, Holder
 from keepstate.connect import connect
 from keepstate.errors import BackendUnavailableError, VersionConflictError
 from keepstate.scope import TaskScope

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate.backends.base import Batch, Clear, Fence, Put
+from keepstate.backends.requests import Batch, Clear, Fence, Put
 from keepstate.scope import AssetScope, TaskScope, Writer
 from keepstate.wire import encode_request
 

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from keepstate.backends.base import (
+from keepstate.backends.http import channel
+from keepstate.backends.requests import (
     Batch,
     Begin,
     Behalf,
@@ -28,7 +29,6 @@ from keepstate.backends.base import (
     Put,
     Session,
 )
-from keepstate.backends.http import channel
 from keepstate.connect import connect
 from keepstate.errors import AccessDeniedError, BackendError, StaleAttemptError
 from keepstate.scope import AssetScope, RunScope, TaskScope, Writer

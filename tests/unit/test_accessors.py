@@ -22,7 +22,8 @@ from keepstate.testing import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from keepstate.backends.base import Applied, Batch
+    from keepstate.backends.answers import Applied
+    from keepstate.backends.requests import Batch
     from keepstate.scope import CleanupReport
 
 # not verbs of task code: what jobs use inside, and what is its own twin already

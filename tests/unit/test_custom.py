@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from keepstate import AssetScope, BaseStoreBackend, TaskScope
-from keepstate.backends.base import Begin, Clear, End, Fence, Holder, Outcome
+from keepstate.backends.answers import Outcome
 from keepstate.backends.custom import CustomBackend, load
 from keepstate.backends.memory import MemoryBackend
+from keepstate.backends.requests import Begin, Clear, End, Fence, Holder
 from keepstate.errors import ConfigurationError
 from keepstate.retention import NEVER_EXPIRE
 from keepstate.scope import Writer

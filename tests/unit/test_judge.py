@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from keepstate.backends.base import Fence, Standing, Verdict, is_newer, judge, outlived
+from keepstate.backends.fencing import Standing, Verdict, is_newer, judge, outlived
+from keepstate.backends.requests import Fence
 from keepstate.clock import DAY
 from keepstate.testing.contract.ground import attempt_id
 

@@ -18,30 +18,32 @@ from hypothesis import strategies as st
 
 from keepstate import errors
 from keepstate.backends import base
-from keepstate.backends.base import (
+from keepstate.backends.answers import (
     Applied,
-    Backend,
+    Begun,
+    ChangeNotice,
+    GridRun,
+    GridTask,
+    KeyOfAsset,
+    KeyOfTask,
+    Outcome,
+    Reading,
+    StoredEntry,
+    StoredVersion,
+)
+from keepstate.backends.base import Backend
+from keepstate.backends.requests import (
     Batch,
     Begin,
-    Begun,
     Behalf,
-    ChangeNotice,
     Clear,
     Delete,
     End,
     Fence,
-    GridRun,
-    GridTask,
     HistoryPolicy,
     Holder,
-    KeyOfAsset,
-    KeyOfTask,
-    Outcome,
     Put,
-    Reading,
     Session,
-    StoredEntry,
-    StoredVersion,
 )
 from keepstate.errors import (
     BackendError,

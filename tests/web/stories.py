@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from keepstate.backends.base import Begin, End, Fence, Holder
+from keepstate.backends.requests import Begin, End, Fence, Holder
 from keepstate.retention import NEVER_EXPIRE
 from keepstate.scope import RunScope, TaskScope, Writer
 from keepstate.store import new_attempt_id

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from keepstate.backends.base import StoredEntry
+from keepstate.backends.answers import StoredEntry
 from keepstate.clock import to_micros
 from keepstate.settings import Settings
 from keepstate.web.forms import CUSTOM, DEFAULT, KEEP, NEVER, Typed, typed, understood

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import httpx
 from playwright.sync_api import expect
 
-from keepstate.backends.base import Batch, Put
+from keepstate.backends.requests import Batch, Put
 from keepstate.scope import TaskScope, Writer
 from keepstate.values import encode
 

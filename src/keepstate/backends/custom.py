@@ -8,25 +8,26 @@ import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from keepstate.backends.base import (
+from keepstate.backends.answers import (
     Applied,
-    Backend,
-    Batch,
-    Begin,
     Begun,
     ChangeNotice,
+    Outcome,
+    Reading,
+    StoredEntry,
+    StoredVersion,
+)
+from keepstate.backends.requests import (
+    Batch,
+    Begin,
     Clear,
     End,
     EntryScope,
     Fence,
     HeldScope,
     HistoryPolicy,
-    Outcome,
     Put,
-    Reading,
     Session,
-    StoredEntry,
-    StoredVersion,
 )
 from keepstate.clock import optional_datetime
 from keepstate.errors import ConfigurationError, UnsupportedError
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from keepstate.backends.base import GridRun, KeyOfAsset, KeyOfTask
+    from keepstate.backends.answers import GridRun, KeyOfAsset, KeyOfTask
+    from keepstate.backends.base import Backend
 
 log = logging.getLogger("keepstate")
 

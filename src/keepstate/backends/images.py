@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from keepstate.backends.base import StoredVersion  # noqa: TC001 - it is looked up where an image becomes JSON
+from keepstate.backends.answers import StoredVersion  # noqa: TC001 - it is looked up where an image becomes JSON
 from keepstate.scope import AssetScope, RunScope, TaskScope
 
 if TYPE_CHECKING:

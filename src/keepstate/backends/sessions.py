@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from keepstate.backends.base import Session
+from keepstate.backends.requests import Session
 
 
 class Sessions:

@@ -17,7 +17,7 @@ from keepstate.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from keepstate.backends.base import HeldScope
+    from keepstate.backends.requests import HeldScope
     from keepstate.scope import Attempt
     from keepstate.store import StateStore
 

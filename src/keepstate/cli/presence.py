@@ -9,7 +9,7 @@ from keepstate.runtime.liveness import Presence, presence_of
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from keepstate.backends.base import HeldScope
+    from keepstate.backends.requests import HeldScope
     from keepstate.scope import Attempt
     from keepstate.store import StateStore
 

@@ -17,7 +17,7 @@ from keepstate.values import decode
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from keepstate.backends.base import HeldScope
+    from keepstate.backends.requests import HeldScope
     from keepstate.cli.presence import Sight
     from keepstate.scope import TaskInstanceInfo
     from keepstate.store import StateStore

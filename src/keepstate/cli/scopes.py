@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import Fence
+from keepstate.backends.requests import Fence
 from keepstate.errors import InvalidInputError
 from keepstate.scope import AssetScope, RunScope, TaskScope, Writer
 

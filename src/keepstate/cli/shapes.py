@@ -11,7 +11,8 @@ from keepstate.scope import TaskScope, Writer
 from keepstate.values import decode
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import ChangeNotice, EntryScope, HeldScope, StoredToken
+    from keepstate.backends.answers import ChangeNotice, StoredToken
+    from keepstate.backends.requests import EntryScope, HeldScope
     from keepstate.cli.presence import Sight
     from keepstate.scope import (
         AssetInfo,

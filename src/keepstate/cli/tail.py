@@ -19,7 +19,8 @@ from keepstate.values import decode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepstate.backends.base import ChangeNotice, EntryScope
+    from keepstate.backends.answers import ChangeNotice
+    from keepstate.backends.requests import EntryScope
     from keepstate.store import StateStore
 
 # of a run with more task instances, so many are followed

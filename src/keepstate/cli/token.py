@@ -15,7 +15,7 @@ from keepstate.settings import Settings
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from keepstate.backends.base import StoredToken
+    from keepstate.backends.answers import StoredToken
     from keepstate.server.roles import Role
     from keepstate.server.tokens import Tokens
     from keepstate.store import StateStore

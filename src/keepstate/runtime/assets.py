@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from keepstate.accessors import AssetStateStore
-    from keepstate.backends.base import Behalf
+    from keepstate.backends.requests import Behalf
     from keepstate.scope import Writer
     from keepstate.store import StateStore
 

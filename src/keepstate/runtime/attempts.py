@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from keepstate.allowance import LAST_WORDS, Allowance, latest
-from keepstate.backends.base import Begin, End, Fence, is_newer
+from keepstate.backends.fencing import is_newer
+from keepstate.backends.requests import Begin, End, Fence
 from keepstate.clock import SECOND
 from keepstate.errors import (
     AlreadyRunningError,
@@ -26,7 +27,8 @@ from keepstate.store import new_attempt_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepstate.backends.base import Begun, HeldScope
+    from keepstate.backends.answers import Begun
+    from keepstate.backends.requests import HeldScope
     from keepstate.store import StateStore
 
 log = logging.getLogger("keepstate.runtime")

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from keepstate.awaitable import in_thread
-from keepstate.backends.base import Behalf
+from keepstate.backends.requests import Behalf
 from keepstate.errors import (
     AlreadyRunningError,
     InvalidTypeError,

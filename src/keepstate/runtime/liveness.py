@@ -11,7 +11,7 @@ import os
 import sys
 from enum import Enum
 
-from keepstate.backends.base import Holder
+from keepstate.backends.requests import Holder
 
 _LINUX = sys.platform == "linux"
 

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from keepstate.allowance import LAST_WORDS, Allowance
-from keepstate.backends.base import Fence
+from keepstate.backends.requests import Fence
 from keepstate.clock import to_datetime
 from keepstate.errors import (
     AlreadyRunningError,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import HistoryPolicy
+from keepstate.backends.requests import HistoryPolicy
 from keepstate.errors import AccessDeniedError, InvalidIdError
 from keepstate.scope import AssetScope
 from keepstate.server.roles import Right
@@ -18,7 +18,7 @@ from keepstate.store import PURGE_BATCH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepstate.backends.base import Batch, Clear, Session
+    from keepstate.backends.requests import Batch, Clear, Session
     from keepstate.scope import Writer
     from keepstate.server.roles import Caller
     from keepstate.store import StateStore

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from keepstate.backends.base import Put
+from keepstate.backends.requests import Put
 from keepstate.errors import StaleAttemptError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from keepstate.backends.base import Applied, Backend, Batch, Clear
+    from keepstate.backends.answers import Applied
+    from keepstate.backends.base import Backend
+    from keepstate.backends.requests import Batch, Clear
     from keepstate.scope import CleanupReport
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import KeyOfAsset
+from keepstate.backends.answers import KeyOfAsset
 from keepstate.patterns import fits
 from keepstate.scope import AssetInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from keepstate.backends.base import GridRun, KeyOfTask
+    from keepstate.backends.answers import GridRun, KeyOfTask
     from keepstate.scope import DagInfo, RunInfo
     from keepstate.server.roles import Caller
     from keepstate.store import StateStore

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from keepstate.backends.base import StoredToken
+    from keepstate.backends.answers import StoredToken
     from keepstate.server.tokens import Tokens
     from keepstate.settings import Settings
 

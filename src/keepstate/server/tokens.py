@@ -16,7 +16,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import StoredToken
+from keepstate.backends.answers import StoredToken
 from keepstate.clock import DAY, SECOND
 from keepstate.errors import InvalidInputError
 from keepstate.server.roles import Caller, Role

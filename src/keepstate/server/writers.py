@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from keepstate.scope import Writer
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import ChangeNotice, StoredEntry, StoredVersion
+    from keepstate.backends.answers import ChangeNotice, StoredEntry, StoredVersion
     from keepstate.server.roles import Caller
 
     Written = TypeVar("Written", StoredEntry, StoredVersion, ChangeNotice)

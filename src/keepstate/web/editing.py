@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
-from keepstate.backends.base import Clear, Delete, Put
+from keepstate.backends.requests import Clear, Delete, Put
 from keepstate.clock import optional_datetime
 from keepstate.server.rest.changing import change, change_what_stands
 from keepstate.server.rest.conditions import Condition
@@ -26,7 +26,7 @@ from keepstate.web.shown import EntryShown, Token, entry_shown, pretty, tokens
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from keepstate.backends.base import StoredEntry
+    from keepstate.backends.answers import StoredEntry
     from keepstate.web.asked import Asked
 
 _CONFLICT = 409

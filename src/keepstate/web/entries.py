@@ -12,7 +12,7 @@ from keepstate.web.shown import EntryShown, entry_shown
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from keepstate.backends.base import StoredEntry
+    from keepstate.backends.answers import StoredEntry
     from keepstate.web.asked import Asked
     from keepstate.web.place import Place
 

@@ -16,7 +16,7 @@ from keepstate.values import check_key, encode, size_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from keepstate.backends.base import StoredEntry
+    from keepstate.backends.answers import StoredEntry
     from keepstate.settings import Settings
 
 KEEP, DEFAULT, NEVER, CUSTOM = "keep", "default", "never", "custom"

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import MOST_IN_A_GRID
+from keepstate.backends.answers import MOST_IN_A_GRID
 from keepstate.scope import RunScope
 from keepstate.web.addresses import DAG
 from keepstate.web.asked import not_found, page
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from keepstate.backends.base import GridRun, GridTask
+    from keepstate.backends.answers import GridRun, GridTask
     from keepstate.scope import RunInfo
     from keepstate.web.asked import Asked
     from keepstate.web.frame import Frame

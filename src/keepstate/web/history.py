@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from keepstate.backends.base import StoredVersion
+    from keepstate.backends.answers import StoredVersion
     from keepstate.web.asked import Asked
     from keepstate.web.frame import Frame
 

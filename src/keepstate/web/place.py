@@ -12,7 +12,8 @@ from keepstate.web.asked import not_found
 from keepstate.web.frame import Crumb
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import EntryScope, StoredEntry
+    from keepstate.backends.answers import StoredEntry
+    from keepstate.backends.requests import EntryScope
     from keepstate.scope import AssetInfo, TaskInstanceInfo
     from keepstate.web.asked import Asked
 

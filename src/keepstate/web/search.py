@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from keepstate.backends.base import GridRun
+    from keepstate.backends.answers import GridRun
     from keepstate.web.asked import Asked
     from keepstate.web.frame import Frame
 

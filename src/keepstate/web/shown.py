@@ -16,7 +16,8 @@ from keepstate.values import decode, size_of
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from keepstate.backends.base import EntryScope, StoredEntry
+    from keepstate.backends.answers import StoredEntry
+    from keepstate.backends.requests import EntryScope
     from keepstate.scope import Writer
     from keepstate.web.addresses import Addresses
     from keepstate.web.asked import Asked

@@ -2,7 +2,7 @@
 
 Standard library only, and it knows no channel: HTTP is one, an engine's own connection to its tasks may be another.
 
-What is at its default is left out, so the defaults of `keepstate.backends.base` are part of the format. The time of a
+What is at its default is left out, so the defaults of `keepstate.backends.requests` are part of the format. The time of a
 request never travels: whoever keeps the state stamps it with a clock of its own, so that leases and expiry compare one
 clock only. Requests are read strictly, and refused with the path to what is wrong; of answers, what a newer keepstate adds
 is ignored.

@@ -11,18 +11,8 @@ from keepstate.errors import BackendError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from keepstate.backends.base import (
-        Applied,
-        Batch,
-        ChangeNotice,
-        Clear,
-        EntryScope,
-        Fence,
-        HistoryPolicy,
-        Reading,
-        Session,
-        StoredVersion,
-    )
+    from keepstate.backends.answers import Applied, ChangeNotice, Reading, StoredVersion
+    from keepstate.backends.requests import Batch, Clear, EntryScope, Fence, HistoryPolicy, Session
     from keepstate.scope import Writer
 
 T = TypeVar("T")

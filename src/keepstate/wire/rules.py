@@ -10,20 +10,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import (
-    Batch,
-    Begin,
-    ChangeNotice,
-    Delete,
-    End,
-    Fence,
-    HistoryPolicy,
-    Holder,
-    Put,
-    Session,
-    StoredEntry,
-    StoredVersion,
-)
+from keepstate.backends.answers import ChangeNotice, StoredEntry, StoredVersion
+from keepstate.backends.requests import Batch, Begin, Delete, End, Fence, HistoryPolicy, Holder, Put, Session
 from keepstate.errors import InvalidInputError, InvalidValueError
 from keepstate.scope import RunScope, Writer, check_attempt, check_id
 from keepstate.values import HARD_VALUE_LIMIT, check_key, encode

@@ -17,7 +17,7 @@ from airflow_client.client import (
 )
 from airflow_client.client.exceptions import NotFoundException, UnprocessableEntityException
 
-from keepstate.backends.base import Begin, End, Fence, Holder
+from keepstate.backends.requests import Begin, End, Fence, Holder
 from keepstate.scope import RunScope, TaskScope
 from tests.server.rest.places import DAG, RUN, TASK
 

@@ -13,7 +13,7 @@ from airflow_client.client.exceptions import (
 )
 from airflow_client.client.models.asset_state_store_body import AssetStateStoreBody
 
-from keepstate.backends.base import Behalf, Fence
+from keepstate.backends.requests import Behalf, Fence
 from keepstate.scope import TaskScope, Writer
 from tests.server.rest.places import DAG, RUN, TASK
 

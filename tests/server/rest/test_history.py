@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keepstate.backends.base import Begin, End, Fence, Holder
+from keepstate.backends.requests import Begin, End, Fence, Holder
 from keepstate.scope import RunScope
 from tests.server.rest.places import BASE, DAG, RUN, RUN_PATH, TASK, TASK_PATH
 

@@ -17,19 +17,8 @@ from keepstate.wire.asking import Asking
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from keepstate.backends.base import (
-        Begin,
-        Begun,
-        End,
-        Fence,
-        GridRun,
-        HeldScope,
-        HistoryPolicy,
-        KeyOfAsset,
-        KeyOfTask,
-        Outcome,
-        Session,
-    )
+    from keepstate.backends.answers import Begun, GridRun, KeyOfAsset, KeyOfTask, Outcome
+    from keepstate.backends.requests import Begin, End, Fence, HeldScope, HistoryPolicy, Session
     from keepstate.clock import Clock
     from keepstate.scope import (
         AssetInfo,

@@ -12,26 +12,23 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import (
+from keepstate.backends.answers import (
     MOST_IN_A_GRID,
     Applied,
     Begun,
-    Fence,
     GridRun,
     GridTask,
-    HistoryPolicy,
     KeyOfAsset,
     KeyOfTask,
     Outcome,
     Reading,
-    Verdict,
-    ended,
-    unknown,
-    which_asset,
 )
+from keepstate.backends.fencing import Verdict
 from keepstate.backends.images import Fate, Tally, may_replace
 from keepstate.backends.memory import images
 from keepstate.backends.memory.record import Record
+from keepstate.backends.refusals import ended, unknown
+from keepstate.backends.requests import Fence, HistoryPolicy
 from keepstate.clock import DAY, to_datetime, to_micros
 from keepstate.errors import BackendError, InvalidIdError
 from keepstate.patterns import fits
@@ -45,23 +42,15 @@ from keepstate.scope import (
     TaskInstanceInfo,
     TaskScope,
     check_attempt,
+    which_asset,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from keepstate.backends.base import (
-        Batch,
-        Begin,
-        ChangeNotice,
-        Clear,
-        End,
-        EntryScope,
-        HeldScope,
-        Session,
-        StoredVersion,
-    )
+    from keepstate.backends.answers import ChangeNotice, StoredVersion
     from keepstate.backends.images import Image, Selection
+    from keepstate.backends.requests import Batch, Begin, Clear, End, EntryScope, HeldScope, Session
     from keepstate.scope import Attempt, Scope, Writer
 
 # no client tries a request again for this long

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import Holder, Standing
+from keepstate.backends.fencing import Standing
 from keepstate.backends.images import Head, Image, KeptAttempt, KeptEntry
 from keepstate.backends.memory.record import AttemptRow, Record, Row
+from keepstate.backends.requests import Holder
 from keepstate.scope import AssetScope, RunScope, TaskScope
 
 if TYPE_CHECKING:

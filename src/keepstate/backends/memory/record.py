@@ -6,27 +6,17 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import (
-    ChangeNotice,
-    Fence,
-    HistoryPolicy,
-    Put,
-    Standing,
-    StoredEntry,
-    StoredVersion,
-    Verdict,
-    conflict,
-    judge,
-    outlived,
-    stale,
-)
+from keepstate.backends.answers import ChangeNotice, StoredEntry, StoredVersion
+from keepstate.backends.fencing import Standing, Verdict, judge, outlived
+from keepstate.backends.refusals import conflict, stale
+from keepstate.backends.requests import Fence, HistoryPolicy, Put
 from keepstate.clock import DAY, optional_datetime, to_datetime
 from keepstate.errors import AlreadyRunningError
 from keepstate.scope import AssetScope, Attempt
 from keepstate.values import size_of
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import Batch, Begin, Change, Clear, EntryScope, Holder
+    from keepstate.backends.requests import Batch, Begin, Change, Clear, EntryScope, Holder
     from keepstate.scope import Scope
 
 # an attempt of a deleted run is known as such for this long

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import which_asset
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import TransientError
-from keepstate.scope import AssetScope, asset_digest
+from keepstate.scope import AssetScope, asset_digest, which_asset
 
 if TYPE_CHECKING:
     from collections.abc import Callable

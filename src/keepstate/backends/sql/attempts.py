@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import Begin, Begun, End, Fence, HeldScope, Verdict, ended, stale
+from keepstate.backends.answers import Begun
+from keepstate.backends.fencing import Verdict
+from keepstate.backends.refusals import ended, stale
+from keepstate.backends.requests import Begin, End, Fence, HeldScope
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.scopes import ScopeRow, admit, bury_all, open_scope, verdict_on
 from keepstate.clock import optional_datetime, to_datetime

@@ -9,27 +9,28 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from keepstate.allowance import asked_at
-from keepstate.backends.base import (
+from keepstate.backends.answers import (
     Applied,
-    Batch,
-    Begin,
     Begun,
     ChangeNotice,
+    Outcome,
+    Reading,
+    StoredEntry,
+    StoredVersion,
+)
+from keepstate.backends.patience import Patience
+from keepstate.backends.refusals import stale, unknown
+from keepstate.backends.requests import (
+    Batch,
+    Begin,
     Clear,
     End,
     EntryScope,
     Fence,
     HeldScope,
     HistoryPolicy,
-    Outcome,
-    Reading,
     Session,
-    StoredEntry,
-    StoredVersion,
-    stale,
-    unknown,
 )
-from keepstate.backends.patience import Patience
 from keepstate.backends.sessions import Sessions
 from keepstate.backends.sql import assets, attempts, entries, forking, images, lists, purge, upgrade
 from keepstate.backends.sql import statements as sql
@@ -67,7 +68,7 @@ from keepstate.scope import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from keepstate.backends.base import GridRun, KeyOfAsset, KeyOfTask
+    from keepstate.backends.answers import GridRun, KeyOfAsset, KeyOfTask
     from keepstate.backends.images import Fate, Image, Selection, Tally
 
 T = TypeVar("T")

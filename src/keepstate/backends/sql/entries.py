@@ -6,7 +6,9 @@ import hashlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import Applied, Delete, Put, conflict
+from keepstate.backends.answers import Applied
+from keepstate.backends.refusals import conflict
+from keepstate.backends.requests import Delete, Put
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.scopes import ScopeRow, bury_all
 from keepstate.clock import DAY
@@ -14,7 +16,7 @@ from keepstate.scope import TaskScope, Writer
 from keepstate.values import size_of
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import Batch, Clear, HistoryPolicy
+    from keepstate.backends.requests import Batch, Clear, HistoryPolicy
     from keepstate.backends.sql.database import Transaction
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import StoredVersion
+from keepstate.backends.answers import StoredVersion
 from keepstate.backends.images import Fate, Head, Image, KeptAttempt, KeptEntry, Selection, Tally, may_replace
 from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql

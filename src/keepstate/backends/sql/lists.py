@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import MOST_IN_A_GRID, GridRun, GridTask, KeyOfAsset, KeyOfTask
+from keepstate.backends.answers import MOST_IN_A_GRID, GridRun, GridTask, KeyOfAsset, KeyOfTask
 from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql
 from keepstate.clock import DAY, to_datetime

@@ -5,18 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import (
-    EntryScope,
-    Fence,
-    HeldScope,
-    HistoryPolicy,
-    Holder,
-    Standing,
-    Verdict,
-    judge,
-    outlived,
-    stale,
-)
+from keepstate.backends.fencing import Standing, Verdict, judge, outlived
+from keepstate.backends.refusals import stale
 from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import TransientError
@@ -24,6 +14,7 @@ from keepstate.clock import DAY
 from keepstate.scope import AssetScope, RunScope, Scope, TaskScope
 
 if TYPE_CHECKING:
+    from keepstate.backends.requests import EntryScope, Fence, HeldScope, HistoryPolicy, Holder
     from keepstate.backends.sql.database import Row, Transaction
     from keepstate.backends.sql.dialects import Dialect
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import Applied, Session
+from keepstate.backends.answers import Applied
 from keepstate.backends.sql import statements as sql
 from keepstate.errors import BackendError
 
 if TYPE_CHECKING:
+    from keepstate.backends.requests import Session
     from keepstate.backends.sql.database import Transaction
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import StoredToken
+from keepstate.backends.answers import StoredToken
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from keepstate.backends.base import Batch, Behalf, Clear, Fence, HistoryPolicy, Standing, stale
+from keepstate.backends.fencing import Standing
+from keepstate.backends.refusals import stale
+from keepstate.backends.requests import Batch, Behalf, Clear, Fence, HistoryPolicy
 from keepstate.errors import AccessDeniedError, StaleAttemptError
 from keepstate.scope import AssetScope, TaskScope, Writer
 

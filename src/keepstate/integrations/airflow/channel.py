@@ -10,7 +10,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from keepstate.backends.base import Session
+from keepstate.backends.requests import Session
 from keepstate.errors import (
     BackendError,
     BackendUnavailableError,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timezone
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import Batch, Clear, Put
+from keepstate.backends.requests import Batch, Clear, Put
 from keepstate.clock import optional_datetime, to_micros
 from keepstate.errors import ConfigurationError
 from keepstate.integrations.airflow.hooks import series
@@ -16,7 +16,8 @@ from keepstate.scope import AssetScope, TaskScope, Writer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from keepstate.backends.base import EntryScope, StoredEntry
+    from keepstate.backends.answers import StoredEntry
+    from keepstate.backends.requests import EntryScope
     from keepstate.store import StateStore
 
 _PAGE = 500

@@ -13,7 +13,9 @@ from keepstate.server.work import Work
 from keepstate.store import StateStore
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import Applied, Backend, Batch, Clear
+    from keepstate.backends.answers import Applied
+    from keepstate.backends.base import Backend
+    from keepstate.backends.requests import Batch, Clear
     from keepstate.integrations.airflow.users import Airflow
 
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.state.metastore import MetastoreBackend
 
-from keepstate.backends.base import Batch, Clear, Delete, Fence, Put
+from keepstate.backends.requests import Batch, Clear, Delete, Fence, Put
 from keepstate.clock import to_micros
 from keepstate.errors import InvalidIdError, UnsupportedError
 from keepstate.integrations.airflow import metadata
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from keepstate.backends.base import Change, EntryScope
+    from keepstate.backends.requests import Change, EntryScope
     from keepstate.store import StateStore
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, cast
 
-from keepstate.backends.base import Behalf, Fence
+from keepstate.backends.requests import Behalf, Fence
 from keepstate.clock import system_clock
 from keepstate.connect import connect, route
 from keepstate.integrations.airflow import configuration, metadata

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.base import Clear, Fence
+from keepstate.backends.requests import Clear, Fence
 from keepstate.errors import StaleAttemptError, UnsupportedError
 from keepstate.integrations.airflow import configuration, deletions, metadata
 from keepstate.integrations.airflow.hooks import is_airflow_2, is_below_3_3

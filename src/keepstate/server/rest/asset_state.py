@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keepstate.backends.base import Clear, Delete, Put
+from keepstate.backends.requests import Clear, Delete, Put
 from keepstate.server.rest import texts
 from keepstate.server.rest.asking import ask
 from keepstate.server.rest.assets import reached

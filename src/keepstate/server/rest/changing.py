@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import Applied, Batch, Change, Delete, Put, StoredEntry
+from keepstate.backends.answers import Applied, StoredEntry
+from keepstate.backends.requests import Batch, Change, Delete, Put
 from keepstate.errors import VersionConflictError
 from keepstate.server.rest.conditions import NO_VERSION, Condition, failed
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import EntryScope
+    from keepstate.backends.requests import EntryScope
     from keepstate.scope import Writer
     from keepstate.store import StateStore
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keepstate.backends.base import Put
+from keepstate.backends.requests import Put
 from keepstate.errors import VersionNotFoundError
 from keepstate.server.rest import texts
 from keepstate.server.rest.asking import Ask, ask
@@ -23,7 +23,8 @@ from keepstate.server.rest.models import HistoryResponse, RestoreBody
 from keepstate.server.roles import Right
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import Applied, EntryScope, StoredEntry
+    from keepstate.backends.answers import Applied, StoredEntry
+    from keepstate.backends.requests import EntryScope
     from keepstate.scope import Writer
     from keepstate.store import StateStore
 

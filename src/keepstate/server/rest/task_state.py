@@ -9,7 +9,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keepstate.backends.base import Clear, Delete, Put, unknown
+from keepstate.backends.refusals import unknown
+from keepstate.backends.requests import Clear, Delete, Put
 from keepstate.retention import expiry
 from keepstate.server.rest import texts
 from keepstate.server.rest.asking import Ask, ask
@@ -36,7 +37,8 @@ from keepstate.server.roles import Right
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepstate.backends.base import EntryScope, StoredEntry
+    from keepstate.backends.answers import StoredEntry
+    from keepstate.backends.requests import EntryScope
     from keepstate.scope import TaskScope
 
 BASE = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances/{task_id}/state-store"

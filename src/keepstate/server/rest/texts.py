@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
-    from keepstate.backends.base import EntryScope, StoredEntry, StoredVersion
+    from keepstate.backends.answers import StoredEntry, StoredVersion
+    from keepstate.backends.requests import EntryScope
     from keepstate.scope import Writer
     from keepstate.server.roles import Caller
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate.backends.base import Behalf, Fence
+from keepstate.backends.requests import Behalf, Fence
 from keepstate.errors import (
     InvalidIdError,
     InvalidTypeError,

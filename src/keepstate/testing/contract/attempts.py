@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate.backends.base import Begin, Begun, End, Fence, Holder, Outcome
+from keepstate.backends.answers import Begun, Outcome
+from keepstate.backends.requests import Begin, End, Fence, Holder
 from keepstate.errors import AlreadyRunningError, InvalidIdError, StaleAttemptError
 from keepstate.scope import RunScope, TaskScope, Writer
 from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt, attempt_id, contents
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import HeldScope
+    from keepstate.backends.requests import HeldScope
     from keepstate.store import StateStore
     from keepstate.testing import ManualClock
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keepstate.backends.base import Batch, Begin, End, Fence, Holder, Put, Session
+from keepstate.backends.requests import Batch, Begin, End, Fence, Holder, Put, Session
 from keepstate.retention import NEVER_EXPIRE
 from keepstate.scope import CleanupReport, RunScope, TaskScope, Writer
 from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt, attempt_id, contents

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from keepstate import copies
-from keepstate.backends.base import Begin, Clear, End, Fence, Holder
 from keepstate.backends.images import Fate, Image, Selection, Tally
 from keepstate.backends.memory import MemoryBackend
+from keepstate.backends.requests import Begin, Clear, End, Fence, Holder
 from keepstate.errors import AlreadyRunningError, StaleAttemptError, VersionConflictError
 from keepstate.scope import AssetScope, RunScope, TaskScope, Writer
 from keepstate.settings import Settings

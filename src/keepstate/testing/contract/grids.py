@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from keepstate.backends.base import Begin, End, Fence, GridTask, Holder, KeyOfAsset, KeyOfTask
+from keepstate.backends.answers import GridTask, KeyOfAsset, KeyOfTask
+from keepstate.backends.requests import Begin, End, Fence, Holder
 from keepstate.clock import to_micros
 from keepstate.scope import AssetScope, RunScope, TaskScope
 from keepstate.testing.contract.ground import DAG, Ground, attempt_id

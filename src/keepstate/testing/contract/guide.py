@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keepstate.backends.base import Batch, Clear, Delete
+from keepstate.backends.requests import Batch, Clear, Delete
 from keepstate.errors import UnsupportedError
 from keepstate.retention import NEVER_EXPIRE
 from keepstate.scope import TaskScope, Writer

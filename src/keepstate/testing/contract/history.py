@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keepstate.backends.base import HistoryPolicy
+from keepstate.backends.requests import HistoryPolicy
 from keepstate.errors import VersionNotFoundError
 from keepstate.scope import Writer
 from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt, contents

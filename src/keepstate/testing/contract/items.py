@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keepstate.backends.base import Begin, Fence, Holder
+from keepstate.backends.requests import Begin, Fence, Holder
 from keepstate.errors import StaleAttemptError
 from keepstate.scope import TaskScope, Writer
 from keepstate.testing.contract.ground import DAG, RUN, TASK, Ground, attempt, attempt_id

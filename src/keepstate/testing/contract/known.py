@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keepstate.backends.base import Batch, Change, Clear, Delete, Put, Session
+from keepstate.backends.requests import Batch, Change, Clear, Delete, Put, Session
 from keepstate.errors import ScopeNotFoundError, VersionConflictError
 from keepstate.scope import AssetScope, TaskScope, Writer
 from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt, contents
@@ -14,7 +14,8 @@ from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, att
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepstate.backends.base import Applied, EntryScope
+    from keepstate.backends.answers import Applied
+    from keepstate.backends.requests import EntryScope
     from keepstate.store import StateStore
 
 ASSET = AssetScope("orders")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keepstate.backends.base import Clear
+from keepstate.backends.requests import Clear
 from keepstate.errors import StaleAttemptError
 from keepstate.scope import AssetScope, TaskScope, Writer
 from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt, contents
 
 if TYPE_CHECKING:
-    from keepstate.backends.base import EntryScope
+    from keepstate.backends.requests import EntryScope
     from keepstate.store import StateStore
     from keepstate.testing import ManualClock
 

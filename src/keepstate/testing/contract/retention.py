@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate.backends.base import HistoryPolicy
+from keepstate.backends.requests import HistoryPolicy
 from keepstate.errors import (
     InvalidRetentionError,
     InvalidTypeError,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keepstate.backends.base import Applied, Batch, Change, Clear, Delete, Fence, Put, Session
+from keepstate.backends.answers import Applied
+from keepstate.backends.requests import Batch, Change, Clear, Delete, Fence, Put, Session
 from keepstate.errors import BackendError, StaleAttemptError, VersionConflictError
 from keepstate.scope import AssetScope, TaskScope, Writer
 from keepstate.testing.contract.ground import DAG, RUN, SCOPE, Ground, attempt, contents
@@ -15,7 +16,7 @@ from keepstate.testing.contract.ground import DAG, RUN, SCOPE, Ground, attempt, 
 if TYPE_CHECKING:
     from typing import Any
 
-    from keepstate.backends.base import EntryScope
+    from keepstate.backends.requests import EntryScope
     from keepstate.store import StateStore
     from keepstate.testing import ManualClock
 

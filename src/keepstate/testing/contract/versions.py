@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keepstate.backends.base import Batch, Change, Delete, Put
+from keepstate.backends.requests import Batch, Change, Delete, Put
 from keepstate.errors import InvalidTypeError, InvalidValueError, VersionConflictError
 from keepstate.scope import Writer
 from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt, contents

@@ -1,0 +1,57 @@
+"""The errors of requests that are refused: what happened, and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from keepstate.errors import ScopeNotFoundError, StaleAttemptError, VersionConflictError
+from keepstate.scope import AssetScope
+
+if TYPE_CHECKING:
+    from keepstate.backends.fencing import Standing
+    from keepstate.backends.requests import EntryScope, Fence
+    from keepstate.scope import Scope
+
+
+def stale(scope: Scope, fence: Fence, standing: Standing) -> StaleAttemptError:
+    """Make the error that tells a superseded attempt what happened and what to do."""
+    if standing.deleted:
+        reason = "its run was deleted"
+    elif fence.incarnation is not None and fence.incarnation != standing.incarnation:
+        reason = "the task instance was made again, or its mapped item changed, since this attempt began"
+    elif standing.try_number is None:
+        reason = "its run was deleted, or it never began"
+    else:
+        reason = f"attempt {standing.try_number} has begun since"
+    return StaleAttemptError(
+        f"attempt {fence.try_number} of {scope} may not go on: {reason}; let this process end",
+        try_number=fence.try_number,
+        current_try_number=standing.try_number,
+    )
+
+
+def ended(scope: Scope, fence: Fence, state: str, standing: Standing) -> StaleAttemptError:
+    """Make the error that tells an attempt that its first end stands, as somebody may have acted upon it."""
+    return StaleAttemptError(
+        f"attempt {fence.try_number} of {scope} has ended as {state!r} already, and that stands; let this process end",
+        try_number=fence.try_number,
+        current_try_number=standing.try_number,
+    )
+
+
+def unknown(scope: EntryScope) -> ScopeNotFoundError:
+    """Make the error of a change to what was to be known already, and is not."""
+    kind = "asset is known" if isinstance(scope, AssetScope) else "task instance is known"
+    return ScopeNotFoundError(f"no such {kind}: {scope}; nothing was changed. Look for a mistyped id")
+
+
+def conflict(key: str, expected: int, actual: int) -> VersionConflictError:
+    """Make the error of a compare-and-set that found another version."""
+    found = f"it stands at version {actual}" if actual else "it is absent"
+    wanted = f"version {expected}" if expected else "no entry"
+    return VersionConflictError(
+        f"key {key!r} was to be changed over {wanted}, but {found}; read it again and decide anew",
+        key=key,
+        expected=expected,
+        actual=actual,
+    )

@@ -153,6 +153,17 @@ def test_entries_move_to_airflow_s_own_tables_and_back(tmp_path: Path) -> None:
     assert own("task_state_store") == own("asset_state_store") == []
 
 
+def test_clear_on_success_in_one_sqlite_file(tmp_path: Path) -> None:
+    """What succeeds is cleared at once, also where Airflow writes the success into the file that the state is in."""
+    run_four_verbs(
+        tmp_path, AIRFLOW__STATE_STORE__CLEAR_ON_SUCCESS="True", KEEPSTATE_RETRY_TIMEOUT="1", **BACKEND
+    )
+    with keepstate.connect(f"sqlite:///{tmp_path / 'airflow.db'}") as store:
+        (run,) = store.runs()
+        assert dict(store.task("four_verbs", run.run_id, "dies_once").items()) == {}
+        assert store.asset("shelf").get("mark") == 20
+
+
 def test_airflow_s_own_cleanup(tmp_path: Path) -> None:
     """`airflow state-store clean` removes what has expired from keepstate's tables; asked to tell only, it names the entries."""
     airflow = environment("3.3.2")

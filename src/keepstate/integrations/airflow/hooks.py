@@ -48,6 +48,7 @@ _EXTENSIONS = {
     "3.1": {**_BEFORE_3_3, **_PYTHON, "airflow.sdk.definitions.context": "context:admit_names"},
     "3.2": {**_BEFORE_3_3, "airflow.sdk.definitions.context": "context:admit_names"},
     "3.3": {
+        "airflow.api_fastapi.core_api.services.public.task_instances": "storebackend:clear_when_marked",
         "airflow.api_fastapi.execution_api.app": "upkeep:extend_execution_app",
         "airflow.models.dagrun": "deletions:extend_3_3",
         "airflow.sdk.execution_time.task_runner": "context:extend_task_runner_of_3_3",

@@ -6,8 +6,9 @@ import logging
 from typing import Any
 
 from airflow.listeners import hookimpl
+from sqlalchemy.orm import object_session
 
-from keepstate.integrations.airflow import configuration, context, metadata, upkeep
+from keepstate.integrations.airflow import committing, configuration, context, metadata, upkeep
 from keepstate.integrations.airflow.components import if_scheduler
 from keepstate.integrations.airflow.hooks import is_airflow_2
 
@@ -34,7 +35,8 @@ def on_task_instance_success(task_instance: Any) -> None:
 
 def _clear_for_a_person(ti: Any) -> None:
     store = metadata.store()
-    store.task(ti.dag_id, ti.run_id, ti.task_id, map_index=ti.map_index).clear()
+    task = store.task(ti.dag_id, ti.run_id, ti.task_id, map_index=ti.map_index)
+    committing.now_or_after(object_session(ti), task.clear)
 
 
 @hookimpl  # type: ignore[untyped-decorator]

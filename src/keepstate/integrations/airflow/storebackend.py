@@ -10,12 +10,13 @@ from airflow.state.metastore import MetastoreBackend
 from keepstate.backends.requests import Batch, Clear, Delete, Fence, Put
 from keepstate.clock import to_micros
 from keepstate.errors import InvalidIdError, UnsupportedError
-from keepstate.integrations.airflow import metadata
+from keepstate.integrations.airflow import committing, configuration, metadata
 from keepstate.scope import AssetScope, TaskScope, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
+    from types import ModuleType
 
     from keepstate.backends.requests import Change, EntryScope
     from keepstate.store import StateStore
@@ -25,7 +26,8 @@ class StoreBackend(MetastoreBackend):  # type: ignore[misc]
     """Keeps the state of tasks and assets in keepstate's tables: with history, and without what has expired.
 
     They are in Airflow's metadata database, or at ``KEEPSTATE_URL``. It is a subclass of Airflow's own backend, as Airflow
-    tells no other one who writes to an asset. Changes are committed when a method returns, whatever becomes of ``session``.
+    tells no other one who writes to an asset. Changes are committed when a method returns, whatever becomes of ``session``;
+    only what Airflow clears on success waits for the commit of that, where both are in one SQLite file.
     """
 
     # ------------------------------------------------------------------------------------------ Airflow's
@@ -53,17 +55,16 @@ class StoreBackend(MetastoreBackend):  # type: ignore[misc]
         """Delete every key of the scope, of all its map indices if asked; the history keeps what they held."""
         place, fence, writer = _who(scope, session)
         store = metadata.store()
-        store.backend.clear(
-            Clear(
-                scope=place,
-                now=store.clock(),
-                writer=writer,
-                # whoever clears all indices is no attempt of one of them
-                fence=None if all_map_indices else fence,
-                history=store.history_policy,
-                all_map_indices=all_map_indices,
-            )
+        request = Clear(
+            scope=place,
+            now=store.clock(),
+            writer=writer,
+            # whoever clears all indices is no attempt of one of them
+            fence=None if all_map_indices else fence,
+            history=store.history_policy,
+            all_map_indices=all_map_indices,
         )
+        committing.now_or_after(session, lambda: store.backend.clear(request))
 
     def set_asset_state_store(
         self,
@@ -117,6 +118,14 @@ class StoreBackend(MetastoreBackend):  # type: ignore[misc]
             return {"expired": tables.expired(now=metadata.store().clock())}
         finally:
             tables.close()
+
+
+def clear_when_marked(module: ModuleType) -> None:
+    """Have Airflow clear here, and not in its own table, when a person marks success under ``clear_on_success``."""
+    from airflow.state import get_state_backend
+
+    if configuration.load().backend == configuration.BACKEND and "_get_db_backend" in module.__dict__:
+        module.__dict__["_get_db_backend"] = get_state_backend
 
 
 Who = tuple["EntryScope", "Fence | None", Writer]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from keepstate.backends.requests import Clear, Fence
 from keepstate.errors import StaleAttemptError, UnsupportedError
 from keepstate.integrations.airflow import configuration, deletions, metadata
-from keepstate.integrations.airflow.hooks import is_airflow_2, is_below_3_3
+from keepstate.integrations.airflow.hooks import is_airflow_2
 from keepstate.scope import TaskScope, Writer
 from keepstate.settings import Settings
 
@@ -115,10 +115,9 @@ def clean_up() -> None:
 def clear_what_succeeded(store: StateStore) -> int:
     """Under ``clear_on_success``, clear what a task left that died after its success and before it was cleared.
 
-    Returns how many task instances that were. On 3.3 Airflow sees to it itself. Where the store may be shared, at
-    ``KEEPSTATE_URL``, nothing is swept.
+    Returns how many task instances that were. Where the store may be shared, at ``KEEPSTATE_URL``, nothing is swept.
     """
-    if not store.settings.clear_on_success or store.settings.url is not None or not is_below_3_3():
+    if not store.settings.clear_on_success or store.settings.url is not None:
         return 0
     return sum(_cleared(store, scope, fence) for scope, fence in list(_left(store)))
 

@@ -62,6 +62,8 @@ class Kind:
     """Run a statement and return its rows."""
     locking: Callable[[str], AbstractContextManager[Callable[[], object]]]
     """Hold the rows of all scopes locked until what this gives is called."""
+    holding: Callable[[str, str], AbstractContextManager[Callable[[], object]]]
+    """Run a statement, and commit once what this gives is called."""
 
     def through(self, url: str) -> Proxy:
         """Make a proxy before the server of a URL."""
@@ -89,6 +91,13 @@ def _locking_postgres(url: str) -> Iterator[Callable[[], object]]:
         yield other.rollback
 
 
+@contextmanager
+def _holding_postgres(url: str, statement: str) -> Iterator[Callable[[], object]]:
+    with psycopg.connect(url) as other:
+        other.execute(statement)
+        yield other.commit
+
+
 def _kill_mysql(server: Any, url: str) -> None:
     with connected(server.admin_url) as admin, admin.cursor() as cursor:
         cursor.execute(
@@ -108,6 +117,13 @@ def _locking_mysql(url: str) -> Iterator[Callable[[], object]]:
         yield other.rollback
 
 
+@contextmanager
+def _holding_mysql(url: str, statement: str) -> Iterator[Callable[[], object]]:
+    with connected(url, autocommit=False) as other, other.cursor() as cursor:
+        cursor.execute(statement)
+        yield other.commit
+
+
 POSTGRES = Kind(
     "postgres",
     postgres_server,
@@ -118,6 +134,7 @@ POSTGRES = Kind(
     _kill_postgres,
     _ask_postgres,
     _locking_postgres,
+    _holding_postgres,
 )
 MYSQL = Kind(
     "mysql",
@@ -129,5 +146,6 @@ MYSQL = Kind(
     _kill_mysql,
     ask,
     _locking_mysql,
+    _holding_mysql,
 )
 KINDS = [POSTGRES, MYSQL]

@@ -240,7 +240,7 @@ class SqlBackend:
         if log_rows >= 2 * limit:
             # the write itself is done: whatever becomes of this, the next one tries again
             with suppress(KeepstateError):
-                self._write(lambda tx: entries.trim(tx, *place, limit))
+                self._write(lambda tx: entries.trim(tx, self._db.dialect, *place, limit))
 
     def clear(self, request: Clear) -> Applied:
         """See `Backend.clear`."""

@@ -18,6 +18,7 @@ from keepstate.values import size_of
 if TYPE_CHECKING:
     from keepstate.backends.requests import Batch, Clear, HistoryPolicy
     from keepstate.backends.sql.database import Transaction
+    from keepstate.backends.sql.dialects import Dialect
 
 
 def writer_text(writer: Writer) -> str:
@@ -151,12 +152,19 @@ def clear(tx: Transaction, row: ScopeRow, request: Clear) -> None:
         bury_all(tx, row, action="clear", now=request.now, writer=writer, history=request.history)
 
 
-def trim(tx: Transaction, digest: bytes, key: str, limit: int) -> None:
+def trim(tx: Transaction, dialect: Dialect, digest: bytes, key: str, limit: int) -> None:
     """Trim a key's log to ``limit`` rows."""
     row = tx.one(sql.FIND_SCOPE, {"digest": digest})
     if row is not None:
         params = {"scope_id": row[0], "key": key, "keep": limit}
-        tx.run(sql.RESCHEDULE_SWEEP, {**params, "erased": tx.run(sql.TRIM_LOG, params)})
+        tx.run(sql.TRIM_LOG, params)
+        reschedule(tx, dialect, params)
+
+
+def reschedule(tx: Transaction, dialect: Dialect, params: dict[str, Any]) -> None:
+    """Have a key swept again when the first of what is left of it expires; beside writers, which lock more than the key."""
+    tx.one(dialect.render(sql.LOCK_ENTRY), params)
+    tx.run(sql.RESCHEDULE_SWEEP, params)
 
 
 def simple_put(batch: Batch) -> dict[str, Any] | None:

@@ -381,41 +381,6 @@ SELECT COUNT(*) FROM keepstate_scope s WHERE s.kind = 'task' AND s.deleted = 0 {
 _PAGE_OF_RUNS = f"""
 WITH page AS (SELECT s.id, {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} {{whose}} {_NEWEST_FIRST})"""
 _IS_TASK_OF_PAGE = "t.dag_id = p.dag_id AND t.run_id = p.run_id AND t.kind = 'task' AND t.deleted = 0"
-_OF_DAG = f"SELECT {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id = :dag_id {_NEWEST_FIRST}"
-
-# of one id, in whichever dags
-RUNS_CALLED = f"""
-{_EACH_DAG}
-SELECT {_RUN} FROM dag d JOIN keepstate_scope s ON s.dag_id = d.dag_id AND s.run_id = :run_id AND {_IS_RUN}
-WHERE d.dag_id {{fits}} {_NEWEST_FIRST}
-"""
-
-COUNT_RUNS = f"""
-{_EACH_DAG} SELECT COALESCE(SUM((SELECT COUNT(*) {_OF_THE_DAG})), 0) FROM dag d WHERE d.dag_id {{fits}}
-"""
-COUNT_RUNS_OF_DAG = f"SELECT COUNT(*) FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id = :dag_id"
-
-RUN = f"SELECT {_RUN} FROM keepstate_scope s WHERE s.digest = :digest AND {_IS_RUN}"
-
-_TASK_INSTANCE = f"""
-SELECT s.dag_id, s.run_id, s.task_id, s.map_index, s.state, s.try_number, s.version, s.created_at, s.updated_at,
-  (SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = s.id AND {_LIVE})
-FROM keepstate_scope s
-WHERE s.kind = 'task' AND s.deleted = 0
-"""
-_OF_RUN = "AND s.dag_id = :dag_id AND s.run_id = :run_id"
-
-TASK_INSTANCES = f"{_TASK_INSTANCE} {_OF_RUN} ORDER BY s.task_id, s.map_index LIMIT :limit OFFSET :offset"
-TASK_INSTANCE = f"{_TASK_INSTANCE} AND s.digest = :digest"
-COUNT_TASK_INSTANCES = f"""
-SELECT COUNT(*) FROM keepstate_scope s WHERE s.kind = 'task' AND s.deleted = 0 {_OF_RUN}
-"""
-
-# Whose runs: {whose}. What is looked at is cut before it is put together, so that no run is too large.
-_PAGE_OF_RUNS = f"""
-WITH page AS (SELECT s.id, {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} {{whose}} {_NEWEST_FIRST})"""
-# the empty text keeps SQLite from the index of all tasks there are
-_TASK_OF_PAGE = "keepstate_scope t ON t.dag_id = p.dag_id AND t.run_id = p.run_id AND t.kind || '' = 'task' AND t.deleted = 0"
 _OF_DAG = "AND s.dag_id = :dag_id"
 _OF_FITTING_DAG = "AND s.dag_id {fits}"
 
@@ -508,8 +473,11 @@ WHERE id = ANY (CAST(:scope_ids AS BIGINT[])) AND sweep_at > :now
 ERASE_EXPIRED_LOG = (
     "DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND expires_at <= :now"
 )
+# Who holds the row while somebody waits for it changes what the next statement is to see of it, and of its log.
+LOCK_ENTRY = "SELECT 1 FROM keepstate_entry WHERE scope_id = :scope_id AND entry_key = :key{for_update}"
 RESCHEDULE_SWEEP = """
-UPDATE keepstate_entry SET log_rows = log_rows - :erased, sweep_at = (
+UPDATE keepstate_entry
+SET log_rows = (SELECT COUNT(*) FROM keepstate_log n WHERE n.scope_id = :scope_id AND n.entry_key = :key), sweep_at = (
   SELECT MIN(due) FROM (
     SELECT e.expires_at AS due FROM keepstate_entry e WHERE e.scope_id = :scope_id AND e.entry_key = :key
     UNION ALL

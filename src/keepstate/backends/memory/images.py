@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from keepstate.backends.fencing import Standing
-from keepstate.backends.images import Head, Image, KeptAttempt, KeptEntry
+from keepstate.backends.images import Fate, Head, Image, KeptAttempt, KeptEntry, Tally, may_replace
 from keepstate.backends.memory.record import AttemptRow, Record, Row
 from keepstate.backends.requests import Holder
+from keepstate.errors import InvalidIdError
+from keepstate.patterns import fits
 from keepstate.scope import AssetScope, RunScope, TaskScope
 
 if TYPE_CHECKING:
+    from keepstate.backends.images import Selection
+    from keepstate.backends.memory.records import Records
     from keepstate.scope import Scope
 
 
@@ -104,3 +108,66 @@ def _holder(one: KeptAttempt) -> Holder | None:
     if one.host is None or one.pid is None:
         return None
     return Holder(one.host, one.pid, one.process_started or "")
+
+
+def selected(
+    records: Records, selection: Selection, now: int, after: int, limit: int
+) -> list[tuple[int, Image]]:
+    """Return so many of the selected scopes with their places, from the place ``after`` on."""
+    with records.lock:
+        found = sorted(
+            (one.id, scope)
+            for scope, one in records.kept.items()
+            if one.id > after and _is_selected(selection, scope)
+        )
+        return [(place, image_of(scope, records.kept[scope], now)) for place, scope in found[:limit]]
+
+
+def take_in(records: Records, image: Image, *, overwrite: bool) -> Fate:
+    """Put a scope in its place, and say what became of it."""
+    try:
+        found = records.find(image.head.scope)
+    except InvalidIdError:
+        # its name belongs to one asset here, and its uri to another
+        return Fate.CONFLICT
+    if found is not None:
+        fate = may_replace(image, head_of(found.scope, found), found.copied)
+        if fate is Fate.UNCHANGED:
+            found.copied = found.copied or image.head.fingerprint
+            return fate
+        if fate is Fate.CONFLICT and not overwrite:
+            return fate
+        del records.kept[found.scope]
+    number = found.id if found else records.next_id()
+    records.kept[image.head.scope] = record_of(image, number)
+    return Fate.COPIED
+
+
+def tally(records: Records, selection: Selection, now: int) -> Tally:
+    """Count what is selected."""
+    with records.lock:
+        found = [
+            (scope, one)
+            for scope, one in records.kept.items()
+            if not one.standing.deleted and _is_selected(selection, scope)
+        ]
+    return Tally(
+        task_instances=sum(isinstance(scope, TaskScope) for scope, _ in found),
+        runs=sum(isinstance(scope, RunScope) for scope, _ in found),
+        assets=sum(isinstance(scope, AssetScope) for scope, _ in found),
+        entries=sum(len(one.live(now)) for _, one in found),
+        attempts=sum(at.state != "deleted" for _, one in found for at in one.attempts.values()),
+    )
+
+
+def _is_selected(selection: Selection, scope: Scope) -> bool:
+    if isinstance(scope, AssetScope):
+        names = (str(scope.name), str(scope.uri))
+        wanted = selection.assets
+        return selection.has_assets and (wanted is None or any(fits(wanted, name) for name in names))
+    return (
+        selection.has_runs
+        and selection.dag_id in {None, scope.dag_id}
+        and selection.run_id in {None, scope.run_id}
+        and (selection.dags is None or fits(selection.dags, scope.dag_id))
+    )

@@ -1,4 +1,4 @@
-"""What task code holds: the accessors of one task instance, or of one asset."""
+"""What the accessors of task instances and of assets share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from keepstate.errors import (
     VersionNotFoundError,
 )
 from keepstate.retention import expiry
-from keepstate.scope import AssetScope, Entry, HistoryEntry, TaskScope, Writer
+from keepstate.scope import Entry, HistoryEntry, Writer
 from keepstate.values import JsonInput, check_key, decode, encode, size_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ log = logging.getLogger("keepstate")
 T = TypeVar("T")
 
 
-class _Accessor:
+class Accessor:
     """The verbs that tasks and assets share. Every verb has an awaitable twin: ``aget`` for ``get``, and so on.
 
     Verbs raise ``StaleAttemptError`` when a later attempt has begun, ``BackendUnavailableError`` when the store can't be
@@ -400,142 +400,8 @@ class _Accessor:
         )
 
 
-class TaskStateStore(_Accessor):
-    """The entries of one task instance, for one of its attempts or for a person."""
-
-    _scope: TaskScope
-
-    def set(
-        self, key: str, value: JsonInput, *, retention: timedelta | None = None, if_version: int | None = None
-    ) -> None:
-        """Write or overwrite the value under ``key``; when this returns, it survives a crash.
-
-        ``retention``: a positive ``timedelta`` from now, ``NEVER_EXPIRE``, or ``None`` for the configured default.
-        ``if_version``: write only over that version of the entry (0: only if it is absent or expired), else
-        ``VersionConflictError``.
-
-        Raises ``InvalidValueError`` (a ``ValueError``) for ``None`` and what JSON can't hold, ``InvalidTypeError`` (a
-        ``TypeError``) for other types than ``str, int, float, bool, list, dict``, each naming the path in the value;
-        ``StaleAttemptError`` when a later attempt has begun.
-        """
-        now = self._store.clock()
-        self._apply(now, self._put(now, key, value, retention, _checked_version(if_version)))
-
-    def set_many(self, values: Mapping[str, JsonInput], *, retention: timedelta | None = None) -> None:
-        """Write several values in one transaction: all or none."""
-        self._write(values, retention)
-
-    def update(
-        self,
-        key: str,
-        fn: Callable[[Any], JsonInput],
-        default: Any = None,
-        *,
-        retention: timedelta | None = None,
-    ) -> Any:
-        """Replace the value under ``key`` by ``fn(value)``, and return the new one; concurrent callers lose nothing.
-
-        ``fn`` gets ``default`` where the key is absent. It may run more than once, so it should do nothing else. An
-        expiry that the entry has stays; ``retention`` counts when the key is created. Raises ``InvalidValueError`` when
-        ``fn`` returns ``None``.
-        """
-        return self._update(key, fn, default, retention)
-
-    def increment(self, key: str, by: float = 1, *, retention: timedelta | None = None) -> Any:
-        """Add ``by`` to the number under ``key`` (0 where it is absent), and return the sum; no increment is lost.
-
-        An expiry that the entry has stays; ``retention`` counts when the key is created. Raises ``InvalidTypeError`` when
-        the value or ``by`` is no number.
-        """
-        return self._increment(key, by, retention)
-
-    aset = twin(set)  # noqa: A003 - this class's own method is meant
-    aset_many = twin(set_many)
-    aupdate = twin(update)
-    aincrement = twin(increment)
-
-    def _writer_of(self, text: str | None) -> Writer | None:
-        writer = super()._writer_of(text)
-        if writer is None or writer.kind != "task":
-            return writer
-        # the store leaves out what the scope says already
-        scope = self._scope
-        return replace(
-            writer, dag_id=scope.dag_id, run_id=scope.run_id, task_id=scope.task_id, map_index=scope.map_index
-        )
-
-    def peek(self, keys: Sequence[str]) -> dict[str, Any]:
-        """Like `get_many`; a custom class is asked for one key after another."""
-        if not self._store.backend.guide_only:
-            return self.get_many(keys)
-        nothing = object()
-        found = {key: self.get(key, nothing) for key in keys}
-        return {key: value for key, value in found.items() if value is not nothing}
-
-    def swap(self, values: Mapping[str, JsonInput], drop: Sequence[str] = ()) -> None:
-        """Write some keys and delete others in one transaction; a custom class gets them one after another."""
-        now = self._store.clock()
-        changes: list[Change] = [self._put(now, key, value, None) for key, value in values.items()]
-        changes += [Delete(check_key(key)) for key in drop]
-        if self._store.backend.guide_only:
-            for change in changes:
-                self._apply(now, change)
-        elif changes:
-            self._apply(now, *changes)
-
-
-class AssetStateStore(_Accessor):
-    """The entries of one asset: no retention, they last until cleared or the asset is deleted. Writes name their writer."""
-
-    _expires = False
-    _scope: AssetScope
-
-    def __init__(
-        self, store: StateStore, scope: AssetScope, writer: Writer, behalf: Behalf | None = None
-    ) -> None:
-        super().__init__(store, scope, None, writer)
-        self._behalf = behalf
-
-    def set(self, key: str, value: JsonInput, *, if_version: int | None = None) -> None:
-        """Write or overwrite the value under ``key``; when this returns, it survives a crash.
-
-        ``if_version``: write only over that version of the entry (0: only if it is absent), else ``VersionConflictError``.
-        Raises as `TaskStateStore.set` does.
-        """
-        now = self._store.clock()
-        self._apply(now, self._put(now, key, value, None, _checked_version(if_version)))
-
-    def set_many(self, values: Mapping[str, JsonInput]) -> None:
-        """Write several values in one transaction: all or none."""
-        self._write(values, None)
-
-    def update(
-        self,
-        key: str,
-        fn: Callable[[Any], JsonInput],
-        default: Any = None,
-    ) -> Any:
-        """Replace the value under ``key`` by ``fn(value)``, and return the new one; concurrent callers lose nothing.
-
-        ``fn`` gets ``default`` where the key is absent. It may run more than once, so it should do nothing else. An
-        expiry that the entry has stays. Raises ``InvalidValueError`` when ``fn`` returns ``None``.
-        """
-        return self._update(key, fn, default, None)
-
-    def increment(self, key: str, by: float = 1) -> Any:
-        """Add ``by`` to the number under ``key`` (0 where it is absent), and return the sum; no increment is lost.
-
-        Raises ``InvalidTypeError`` when the value or ``by`` is no number. An expiry that the entry has stays.
-        """
-        return self._increment(key, by, None)
-
-    aset = twin(set)  # noqa: A003 - this class's own method is meant
-    aset_many = twin(set_many)
-    aupdate = twin(update)
-    aincrement = twin(increment)
-
-
-def _checked_version(if_version: int | None) -> int | None:
+def checked_version(if_version: int | None) -> int | None:
+    """Return a version to write over. Raises ``InvalidInputError`` for what can't be one."""
     if if_version is not None and (type(if_version) is not int or if_version < 0):
         raise InvalidInputError(f"if_version must be a version, or 0 for an absent key, not {if_version!r}")
     return if_version

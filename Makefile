@@ -49,7 +49,7 @@ test-all: test test-airflow pgbouncer ## test, then the slow ones too
 
 # One at a time: each test is several processes of Airflow's.
 .PHONY: test-airflow
-test-airflow: check ## The integration with Airflow, in every version that it knows
+test-airflow: check browser ## The integration with Airflow, in every version that it knows
 	$(BIN)/python -m pytest -m slow --timeout=1800 tests/airflow $(PYTEST_ARGS)
 
 .PHONY: check

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -118,7 +119,15 @@ def test_a_job_over_ssh_is_started_once(airflow: Services, ssh_server: SSHServer
         if airflow.airflow.version.startswith("3.0"):
             os.kill(its_supervisor, signal.SIGKILL)
         os.kill(victim, signal.SIGKILL)
-    second = {shape: airflow.note(shape, 2) for shape in shapes}
+
+    def found_again(shape: str) -> Any:
+        # 2.11 sometimes counts a killed try twice
+        return next((note for note in airflow.notes() if note[0] == shape and note[1] > 1), None)
+
+    second = {
+        shape: airflow.wait_for(f"another try of {shape}", functools.partial(found_again, shape))
+        for shape in shapes
+    }
     assert {shape: note[2] for shape, note in second.items()} == {s: note[2] for s, note in first.items()}
     (airflow.home / "ssh-go").touch()
     assert airflow.wait_until_done("over_ssh") == dict.fromkeys(shapes, "success")

@@ -107,7 +107,7 @@ with DAG(
     dag_id="over_ssh",
     schedule="@once",
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
-    default_args={"retries": 2, "retry_delay": timedelta(0)},
+    default_args={"retries": 4, "retry_delay": timedelta(0)},
 ):
     task(task_id="taskflow")(wait_in_function)()
     PythonOperator(task_id="python_operator", python_callable=wait_in_function)

@@ -30,6 +30,7 @@ from tests.support.mariadb import ask, connected, mariadb_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from sqlalchemy.engine import Engine
 
@@ -78,7 +79,7 @@ def changed(url: str, **parts: Any) -> str:
         ({"username": "absent"}, "Access denied for user"),
         ({"database": "keepstate_absent"}, "Unknown database 'keepstate_absent'"),
         ({"database": "forbidden"}, "Access denied for user"),
-        ({"query": {"no_such_option": "1"}}, "no_such_option"),
+        ({"query": {"no_such_option": "1"}}, "with this URL: its driver knows no option 'no_such_option'$"),
         ({"query": {"ssl_ca": "/nowhere.pem"}}, "nowhere|No such file"),
         ({"query": {"charset": "latin1"}}, "character set latin1, .* charset=utf8mb4"),
     ],
@@ -102,6 +103,19 @@ def test_both_names_will_do(mysql_url: str, scheme: str) -> None:
     with open_url(mysql_url.replace("mysql", scheme, 1)) as store:
         task(store).set("n", 1)
         assert store.backend.address.startswith("mysql://keepstate:***@127.0.0.1:")
+
+
+def test_the_password_may_be_in_a_file_of_the_servers(mysql_url: str, tmp_path: Path) -> None:
+    """An option file of the kind that MySQL's own programs read: the URL names it, and holds no secret."""
+    parsed = make_url(mysql_url)
+    options = tmp_path / "my.cnf"
+    options.write_text(f"[client]\nuser = {parsed.username}\npassword = {parsed.password}\n")
+    with open_url(
+        f"mysql://{parsed.host}:{parsed.port}/{parsed.database}?read_default_file={options}"
+    ) as store:
+        task(store).set("n", 1)
+    with open_url(mysql_url) as store:
+        assert task(store).get("n") == 1
 
 
 def test_a_url_without_a_database_is_a_configuration_error(mysql_url: str) -> None:

@@ -183,14 +183,16 @@ def test_postgres_may_be_called_by_its_short_name(postgres_url: str) -> None:
         ("memory://x", "memory:"),
         ("http://u:secret@localhost:8484", "it asks for KEEPSTATE_TOKEN"),
         ("mysql://u:secret@h:port/d", "can't be read as mysql://"),
-        ("mysql+nonsense://u:secret@h/d", "driver"),
-        ("mysql+asyncmy://u:secret@h/d", "driver"),
+        ("mysql+nonsense://u:secret@h/d", "does not work with the driver 'nonsense'; write mysql://"),
+        ("mysql+asyncmy://u:secret@h/d", "(or mysql+pymysql:// or mysql+mysqldb://)"),
+        ("mysql+mysqldb://u:secret@h/d", "not installed: pip install mysqlclient, or write mysql://"),
         ("u:secret@h/d", "use sqlite:///FILE"),
         ("//u:secret@h/d", "has no scheme"),
         ("host=h user=u password=secret", "has no scheme"),
         ("sqlite://u:secret@h/d", "names no file"),
         ("postgresql://u:secret@h:port/d", "can't be read as postgresql://"),
-        ("postgresql+nonsense://u:secret@h/d", "driver"),
+        ("postgresql+nonsense://u:secret@h/d", "does not work with the driver 'nonsense'"),
+        ("postgresql+asyncpg://u:secret@h/d", "(or postgresql+psycopg:// or postgresql+psycopg2://)"),
     ],
 )
 def test_a_url_that_cannot_be_used_says_what_can(
@@ -203,6 +205,30 @@ def test_a_url_that_cannot_be_used_says_what_can(
     assert words in str(caught.value)
     assert "secret" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb+pymysql", "postgresql", "postgres", "http", "https"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "keeper:sec@ret/1@127.0.0.1:1/jobs",
+        "keeper:sec@ret@127.0.0.1:1/jobs",
+        "keeper:sec@1/ret?x@127.0.0.1:1/jobs",
+        "keeper:sec@1/ret#x@127.0.0.1:1/jobs",
+        "keeper:1@sec?ret=1@127.0.0.1:1/jobs",
+        "kee/per:sec-ret@127.0.0.1:1/jobs",
+    ],
+)
+def test_a_password_that_is_not_encoded_is_not_shown_in_part(scheme: str, rest: str) -> None:
+    """A URL that would be taken apart wrongly is refused; of it, no more than the scheme is repeated."""
+    with pytest.raises(
+        ConfigurationError, match=r"percent-encoding: @ is written %40|KEEPSTATE_TOKEN|https://HOST"
+    ) as caught:
+        connect(f"{scheme}://{rest}", settings=Settings(retry_timeout=0))
+    said = f"{caught.value} {vars(caught.value)} {caught.value.__cause__} {caught.value.__context__}"
+    assert not [
+        word for word in ("sec", "ret", "per:", "127.0", "jobs") if word in said.replace("secret", "")
+    ]
 
 
 @pytest.mark.parametrize("wrong", [7, 1.5, b"memory:", object(), ["memory:"], True])

@@ -23,7 +23,7 @@ from keepstate.backends.sql.turnstile import Turnstile
 from keepstate.errors import BackendError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sqlalchemy.engine import URL
 
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 NAMED = re.compile(r":(\w+)")
 """A parameter in a statement; none has a colon or a percent sign otherwise."""
+
+_UNKNOWN_OPTION = re.compile(
+    r"""unexpected keyword argument '(\w+)'|invalid connection option "(\w+)"|'(\w+)' is an invalid"""
+)
+"""What drivers say of an option of the URL that they don't know."""
 
 Meaning = tuple[type[BackendError | ConfigurationError], str]
 
@@ -248,6 +253,11 @@ class EngineDatabase(ABC):
         text = self._text(cause)
         if isinstance(cause, PoolTimeoutError):
             return TransientError("all connections of the pool are in use")
+        if unknown := _UNKNOWN_OPTION.search(text):
+            return ConfigurationError(
+                f"the store {self.address} can't be opened with this URL: its driver knows no option {unknown[unknown.lastindex or 0]!r}",
+                address=self.address,
+            )
         if self._is_refusal(cause):
             return ConfigurationError(
                 f"the store {self.address} can't be opened with this URL ({text}); check user, password, database "
@@ -287,16 +297,31 @@ _left_behind: list[Any] = []
 def read_url(url: str, example: str) -> URL:
     """Take a store's URL apart. Raises ``ConfigurationError``, which does not repeat it."""
     try:
-        return make_url(url)
-    except Exception:  # noqa: BLE001, S110 - whatever it is, its text may repeat the URL, and with it the password
-        pass
-    raise ConfigurationError(
-        f"the store's URL can't be read as {example}; special characters in the password need percent-encoding"
-    )
+        parsed = make_url(url)
+    except Exception:  # noqa: BLE001 - whatever it is, its text may repeat the URL, and with it the password
+        parsed = None
+    # with a second one, part of the password would be taken for the host or the database, and shown
+    if parsed is None or url.count("@") > 1 or "@" in f"{parsed.host}{parsed.database}":
+        raise ConfigurationError(
+            f"the store's URL can't be read as {example}; characters like @ : / ? in user, password and options need "
+            "percent-encoding: @ is written %40, / is %2F"
+        )
+    return parsed
 
 
-def pooled(url: URL, options: dict[str, object], *, timeout: float, extra: str) -> Engine:
-    """Make an engine of our own: with a pool of a fixed size, and ``options`` that the URL may overrule."""
+def pooled(
+    url: URL, options: dict[str, object], *, timeout: float, extra: str, drivers: Mapping[str, str]
+) -> Engine:
+    """Make an engine of our own: with a pool of a fixed size, and ``options`` that the URL may overrule.
+
+    ``drivers``: those that keepstate works with, and what to install for each.
+    """
+    family, _, driver = url.drivername.partition("+")
+    if driver not in drivers:
+        known = " or ".join(f"{family}+{name}://" for name in drivers)
+        raise ConfigurationError(
+            f"keepstate does not work with the driver {driver!r}; write {family}:// (or {known}) in the URL"
+        )
     try:
         return sqlalchemy.create_engine(
             url,
@@ -313,8 +338,7 @@ def pooled(url: URL, options: dict[str, object], *, timeout: float, extra: str) 
         )
     except (ImportError, NoSuchModuleError) as exc:
         raise ConfigurationError(
-            f'the driver for {url.drivername} is not installed: pip install "keepstate[{extra}]"',
-            extra=extra,
+            f"the driver for {url.drivername} is not installed: pip install {drivers[driver]}", extra=extra
         ) from exc
 
 

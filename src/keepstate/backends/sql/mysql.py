@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Engine
 
-_DRIVERS = {"pymysql", "mysqldb"}
+_DRIVERS = {"pymysql": '"keepstate[mysql]"', "mysqldb": "mysqlclient, or write mysql:// for PyMySQL"}
 _OLDEST_MYSQL = (8, 0)
 _OLDEST_MARIADB = (10, 6)
 _VERSION = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)")
@@ -412,4 +412,4 @@ def make_engine(url: str, *, timeout: float = 30.0) -> Engine:
         if parsed.password is not None:
             # as text, it would have to be Latin-1
             options["password"] = str(parsed.password).encode()
-    return pooled(parsed, options, timeout=timeout, extra="mysql")
+    return pooled(parsed, options, timeout=timeout, extra="mysql", drivers=_DRIVERS)

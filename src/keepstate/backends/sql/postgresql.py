@@ -223,6 +223,11 @@ _PASSING = (
     "57P",  # the server shuts down, crashed, or is starting
 )
 
+_DRIVERS = {
+    "psycopg": '"keepstate[postgres]"',
+    "psycopg2": "psycopg2-binary, or write postgresql:// for psycopg 3",
+}
+
 # what servers and libpq say, in English, when trying again will not help
 _REFUSALS = (
     "authentication failed",
@@ -249,9 +254,10 @@ def make_engine(url: str, *, timeout: float = 30.0) -> Engine:
     ``timeout``: seconds after which a server that does not answer counts as gone.
     """
     parsed = read_url(url, "postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
-    if parsed.drivername in {"postgresql", "postgres"}:
-        driver = "psycopg2" if sqlalchemy.__version__.startswith("1.") else "psycopg"
-        parsed = parsed.set(drivername=f"postgresql+{driver}")
+    driver = parsed.drivername.partition("+")[2] or (
+        "psycopg2" if sqlalchemy.__version__.startswith("1.") else "psycopg"
+    )
+    parsed = parsed.set(drivername=f"postgresql+{driver}")
     seconds = max(2, min(10, int(timeout)))
     options: dict[str, object] = {
         "connect_timeout": seconds,
@@ -262,4 +268,4 @@ def make_engine(url: str, *, timeout: float = 30.0) -> Engine:
         "client_encoding": "utf8",
         "fallback_application_name": "keepstate",
     }
-    return pooled(parsed, options, timeout=timeout, extra="postgres")
+    return pooled(parsed, options, timeout=timeout, extra="postgres", drivers=_DRIVERS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from keepstate.backends.sql import images, statements
+from keepstate.backends.sql import cleanup_statements, images, list_statements, statements
 from keepstate.backends.sql.dialects import POSTGRESQL, SQLITE
 from tests.backends.stores import open_file, open_url
 
@@ -35,7 +35,8 @@ _ALIAS = re.compile(
 ASKED = {
     **{
         name: text.replace("{scope}", "s.digest = :digest")
-        for name, text in vars(statements).items()
+        for module in (statements, list_statements, cleanup_statements)
+        for name, text in vars(module).items()
         if name.isupper() and not name.startswith("_") and isinstance(text, str) and _TABLE.search(text)
     },
     "PAGE_END": images.PAGE_END.replace("{selected}", "1 = 1"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keepstate.backends.sql import statements, tokens
+from keepstate.backends.sql import cleanup_statements, list_statements, statements, tokens
 from keepstate.backends.sql.dialects import MYSQL, POSTGRESQL, SQLITE
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 STATEMENTS = {
     name: text
-    for module in (statements, tokens)
+    for module in (statements, list_statements, cleanup_statements, tokens)
     for name, text in vars(module).items()
-    # the underscored ones of the first are parts of others
+    # the underscored ones of all but the last are parts of others
     if name.isupper()
     and isinstance(text, str)
     and name.startswith("_") == (module is tokens)

@@ -32,7 +32,7 @@ from keepstate.backends.requests import (
     Session,
 )
 from keepstate.backends.sessions import Sessions
-from keepstate.backends.sql import assets, attempts, entries, forking, images, lists, purge, upgrade
+from keepstate.backends.sql import assets, attempts, entries, forking, images, lists, purge, removal, upgrade
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import (
     Database,
@@ -436,11 +436,11 @@ class SqlBackend:
         return erase(session) if session is not None or self._sessions is None else self._numbered(erase)
 
     def _erase_run(self, tx: Transaction, run: RunScope, now: int, session: Session | None) -> int:
-        scopes = lists.lock_run(tx, self._db.dialect, run)
+        scopes = removal.lock_run(tx, self._db.dialect, run)
         repeated = find_repeated(tx, session, self.address)
         if repeated:
             return repeated.version
-        count = lists.erase_run(tx, scopes, now)
+        count = removal.erase_run(tx, scopes, now)
         note(tx, session, Applied(count, 0), now)
         return count
 
@@ -453,12 +453,12 @@ class SqlBackend:
         return erase(session) if session is not None or self._sessions is None else self._numbered(erase)
 
     def _erase_asset(self, tx: Transaction, scope: AssetScope, now: int, session: Session | None) -> bool:
-        scope_id = lists.lock_asset(tx, self._db.dialect, scope)
+        scope_id = removal.lock_asset(tx, self._db.dialect, scope)
         repeated = find_repeated(tx, session, self.address)
         if repeated:
             return repeated.version == 1
         if scope_id is not None:
-            lists.erase_asset(tx, scope_id)
+            removal.erase_asset(tx, scope_id)
         note(tx, session, Applied(int(scope_id is not None), 0), now)
         return scope_id is not None
 

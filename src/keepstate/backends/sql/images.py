@@ -10,7 +10,7 @@ from keepstate.backends.images import Fate, Head, Image, KeptAttempt, KeptEntry,
 from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import TransientError
-from keepstate.backends.sql.lists import BURIED
+from keepstate.backends.sql.removal import BURIED
 from keepstate.clock import DAY
 from keepstate.errors import InvalidIdError
 from keepstate.patterns import compacted

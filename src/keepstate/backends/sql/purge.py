@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.sql import statements as sql
+from keepstate.backends.sql import cleanup_statements as sql
+from keepstate.backends.sql import statements
 from keepstate.backends.sql.database import Params, Row, Transaction
 from keepstate.backends.sql.entries import reschedule
 from keepstate.clock import DAY
@@ -55,7 +56,7 @@ def _erase_entries(tx: Transaction, *, dialect: Dialect, due: list[Row], now: in
     entries, history = _erase_expired(tx, dialect, over, now)
     for one in standing:
         # first what a write would have trimmed by now: it must not come back when newer rows are gone
-        erased = tx.run(sql.TRIM_LOG, one) + tx.run(sql.ERASE_EXPIRED_LOG, one)
+        erased = tx.run(statements.TRIM_LOG, one) + tx.run(sql.ERASE_EXPIRED_LOG, one)
         reschedule(tx, dialect, one)
         history += erased
     return CleanupReport(entries=entries, history=history)

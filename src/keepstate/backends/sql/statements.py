@@ -1,10 +1,14 @@
-"""Every SQL statement, named and commented. One set for all databases; `dialects.py` holds the few differences.
+"""What reads and changes entries and attempts in SQL, named and commented.
+
+Beside it are `list_statements` and `cleanup_statements`. All are one set for all databases; `dialects.py` holds the few
+differences.
 
 They are written as SQLite and PostgreSQL spell them; MySQL's dialect spells them anew. It assigns from top to bottom, and
-then sees the new values: what looks at a column's old value comes before the column is set. Parameters are ``:named``. ``{for_update}`` locks rows where the database has row locks (SQLite's write transactions lock
-the whole file). An entry whose ``value`` is NULL is a tombstone: the key was removed, and its log lasts until the
-tombstone's ``expires_at``. ``sweep_at`` is when a cleanup next has something to do with the row, so that one index
-serves the cleanup and most writes leave it alone.
+then sees the new values: what looks at a column's old value comes before the column is set. Parameters are ``:named``.
+``{for_update}`` locks rows where the database has row locks (SQLite's write transactions lock the whole file). An entry
+whose ``value`` is NULL is a tombstone: the key was removed, and its log lasts until the tombstone's ``expires_at``.
+``sweep_at`` is when a cleanup next has something to do with the row, so that one index serves the cleanup and most writes
+leave it alone.
 """
 
 from __future__ import annotations
@@ -84,20 +88,20 @@ DELETE_ASSET = "DELETE FROM keepstate_asset WHERE id = :id"
 # ------------------------------------------------------------------------------------------------ entries
 
 ENTRY_COLUMNS = "e.entry_key, e.value, e.version, e.updated_at, e.expires_at, e.writer"
-_LIVE = "e.value IS NOT NULL AND (e.expires_at IS NULL OR e.expires_at > :now)"
+LIVE = "e.value IS NOT NULL AND (e.expires_at IS NULL OR e.expires_at > :now)"
 _STANDING = "s.id, s.version, s.incarnation, s.try_number, s.attempt_id, s.item, s.deleted, s.state"
 
 # Reading comes in two forms, by the digest of a task instance and by the id of an asset: {scope}. It answers at least one
 # row where the scope is there, and so is one consistent view even where there is no such entry.
 READ_ONE = f"""
 SELECT {_STANDING}, {ENTRY_COLUMNS}
-FROM keepstate_scope s LEFT JOIN keepstate_entry e ON e.scope_id = s.id AND e.entry_key = :key AND {_LIVE}
+FROM keepstate_scope s LEFT JOIN keepstate_entry e ON e.scope_id = s.id AND e.entry_key = :key AND {LIVE}
 WHERE {{scope}}
 """
 
 READ_ALL = f"""
 SELECT {_STANDING}, {ENTRY_COLUMNS}
-FROM keepstate_scope s LEFT JOIN keepstate_entry e ON e.scope_id = s.id AND {_LIVE}
+FROM keepstate_scope s LEFT JOIN keepstate_entry e ON e.scope_id = s.id AND {LIVE}
 WHERE {{scope}}
 ORDER BY e.entry_key
 """
@@ -112,7 +116,7 @@ READ_PAGE_OF_KEYS = READ_PAGE.replace(ENTRY_COLUMNS, _KEY_COLUMNS)
 
 # where a page lies beyond the last entry, this still tells how many there are, and how the scope stands
 COUNT_LIVE = f"""
-SELECT {_STANDING}, (SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = s.id AND {_LIVE})
+SELECT {_STANDING}, (SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = s.id AND {LIVE})
 FROM keepstate_scope s WHERE {{scope}}
 """
 
@@ -120,10 +124,10 @@ STANDING = f"SELECT {_STANDING} FROM keepstate_scope s WHERE {{scope}}"
 
 # what compare-and-set compares with
 ENTRY_VERSION = f"""
-SELECT e.version FROM keepstate_entry e WHERE e.scope_id = :scope_id AND e.entry_key = :key AND {_LIVE}
+SELECT e.version FROM keepstate_entry e WHERE e.scope_id = :scope_id AND e.entry_key = :key AND {LIVE}
 """
 
-ANY_LIVE = f"SELECT 1 FROM keepstate_entry e WHERE e.scope_id = :scope_id AND {_LIVE} LIMIT 1"
+ANY_LIVE = f"SELECT 1 FROM keepstate_entry e WHERE e.scope_id = :scope_id AND {LIVE} LIMIT 1"
 
 # the earliest of both times: a row must be swept when its own time or that of an older version in the log has come
 _EARLIER = """CASE
@@ -207,6 +211,18 @@ DELETE FROM keepstate_log WHERE scope_id = {id} AND entry_key = :key AND (
 """
 TRIM_LOG = _TRIMMED.format(id=":scope_id")
 
+# Who holds the row while somebody waits for it changes what the next statement is to see of it, and of its log.
+LOCK_ENTRY = "SELECT 1 FROM keepstate_entry WHERE scope_id = :scope_id AND entry_key = :key{for_update}"
+RESCHEDULE_SWEEP = """
+UPDATE keepstate_entry
+SET log_rows = (SELECT COUNT(*) FROM keepstate_log n WHERE n.scope_id = :scope_id AND n.entry_key = :key), sweep_at = (
+  SELECT MIN(due) FROM (
+    SELECT e.expires_at AS due FROM keepstate_entry e WHERE e.scope_id = :scope_id AND e.entry_key = :key
+    UNION ALL
+    SELECT l.expires_at FROM keepstate_log l WHERE l.scope_id = :scope_id AND l.entry_key = :key) AS times)
+WHERE scope_id = :scope_id AND entry_key = :key
+"""
+
 LOG_REMOVAL_OF_ALL = """
 INSERT INTO keepstate_log
   (scope_id, entry_key, version, action, value, size, sha256, written_at, expires_at, writer)
@@ -238,6 +254,9 @@ VALUES (:session, :number, :version, :incarnation, :now)
 ON CONFLICT (id) DO UPDATE SET
   number = excluded.number, version = excluded.version, incarnation = excluded.incarnation, used_at = excluded.used_at
 """
+
+# what a database that takes no writes refuses
+CHANGE_NOTHING = "DELETE FROM keepstate_session WHERE used_at < 0"
 
 # ----------------------------------------------------------------------------------------------- attempts
 
@@ -309,226 +328,6 @@ SET state = 'deleted', item = NULL, host = NULL, pid = NULL, process_started = N
 WHERE scope_id = :id
 """
 ERASE_ATTEMPTS = "DELETE FROM keepstate_attempt WHERE scope_id = :id"
-
-# -------------------------------------------------------------------------------------------------- lists
-
-_IS_RUN = "s.kind = 'run' AND s.deleted = 0"
-_RUN = "s.dag_id, s.run_id, s.state, s.try_number, s.created_at, s.updated_at"
-_NEWEST_FIRST = "ORDER BY s.created_at DESC, s.id DESC LIMIT :limit OFFSET :offset"
-
-# The ids of dags, each found from the one before it: an index is asked once for each dag, however many runs that has. A
-# dag's runs come before its task instances there. The empty text keeps SQLite from the index of all runs.
-_DAG_AFTER = """(
-    SELECT s.dag_id FROM keepstate_scope s
-    WHERE s.dag_id > {last} AND s.kind || '' = 'run' AND s.deleted = 0 ORDER BY s.dag_id LIMIT 1
-  )"""
-_EACH_DAG = f"""
-WITH RECURSIVE dag (dag_id) AS (
-  SELECT {_DAG_AFTER.format(last="''")}
-  UNION ALL
-  SELECT {_DAG_AFTER.format(last="dag.dag_id")} FROM dag WHERE dag.dag_id IS NOT NULL
-)
-"""
-_OF_THE_DAG = f"FROM keepstate_scope s WHERE s.dag_id = d.dag_id AND {_IS_RUN}"
-
-DAGS = f"""
-{_EACH_DAG}
-SELECT d.dag_id, (SELECT COUNT(*) {_OF_THE_DAG}), l.run_id, l.state, l.created_at, (SELECT MAX(s.updated_at) {_OF_THE_DAG}),
-  (SELECT MAX(t.updated_at) FROM keepstate_scope t
-   WHERE t.dag_id = l.dag_id AND t.run_id = l.run_id AND t.kind = 'task' AND t.deleted = 0)
-FROM (SELECT dag_id FROM dag WHERE dag_id {{fits}} ORDER BY dag_id LIMIT :limit OFFSET :offset) d
-JOIN keepstate_scope l
-  ON l.id = (SELECT s.id {_OF_THE_DAG} ORDER BY s.created_at DESC, s.id DESC LIMIT 1)
-ORDER BY d.dag_id
-"""
-
-COUNT_DAGS = f"{_EACH_DAG} SELECT COUNT(*) FROM dag WHERE dag_id {{fits}}"
-
-RUNS = f"SELECT {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} {_NEWEST_FIRST}"
-RUNS_FITTING = f"SELECT {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id {{fits}} {_NEWEST_FIRST}"
-RUNS_OF_DAG = f"SELECT {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id = :dag_id {_NEWEST_FIRST}"
-
-# Of one id, in whichever dags. SQLite takes the tables of a CROSS JOIN in the order in which they stand, here and below:
-# it would begin with all the runs, tasks or entries that there are.
-RUNS_CALLED = f"""
-{_EACH_DAG}
-SELECT {_RUN} FROM dag d CROSS JOIN keepstate_scope s
-WHERE s.dag_id = d.dag_id AND s.run_id = :run_id AND {_IS_RUN} AND d.dag_id {{fits}} {_NEWEST_FIRST}
-"""
-
-COUNT_RUNS = f"""
-{_EACH_DAG} SELECT COALESCE(SUM((SELECT COUNT(*) {_OF_THE_DAG})), 0) FROM dag d WHERE d.dag_id {{fits}}
-"""
-COUNT_RUNS_OF_DAG = f"SELECT COUNT(*) FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id = :dag_id"
-
-RUN = f"SELECT {_RUN} FROM keepstate_scope s WHERE s.digest = :digest AND {_IS_RUN}"
-
-_TASK_INSTANCE = f"""
-SELECT s.dag_id, s.run_id, s.task_id, s.map_index, s.state, s.try_number, s.version, s.created_at, s.updated_at,
-  (SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = s.id AND {_LIVE})
-FROM keepstate_scope s
-WHERE s.kind = 'task' AND s.deleted = 0
-"""
-_OF_RUN = "AND s.dag_id = :dag_id AND s.run_id = :run_id"
-
-TASK_INSTANCES = f"{_TASK_INSTANCE} {_OF_RUN} ORDER BY s.task_id, s.map_index LIMIT :limit OFFSET :offset"
-TASK_INSTANCE = f"{_TASK_INSTANCE} AND s.digest = :digest"
-COUNT_TASK_INSTANCES = f"""
-SELECT COUNT(*) FROM keepstate_scope s WHERE s.kind = 'task' AND s.deleted = 0 {_OF_RUN}
-"""
-
-# Whose runs: {whose}. What is looked at is cut before it is put together, so that no run is too large.
-_PAGE_OF_RUNS = f"""
-WITH page AS (SELECT s.id, {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} {{whose}} {_NEWEST_FIRST})"""
-_IS_TASK_OF_PAGE = "t.dag_id = p.dag_id AND t.run_id = p.run_id AND t.kind = 'task' AND t.deleted = 0"
-_OF_DAG = "AND s.dag_id = :dag_id"
-_OF_FITTING_DAG = "AND s.dag_id {fits}"
-
-# a row for each task of a run and each state that its map indices are in; one at least for each run
-_GRID = f"""
-{_PAGE_OF_RUNS}, task AS (
-  SELECT p.id AS run, t.id, t.task_id, t.state, t.try_number, t.created_at FROM page p CROSS JOIN keepstate_scope t
-  WHERE {_IS_TASK_OF_PAGE} LIMIT :most
-)
-SELECT p.dag_id, p.run_id, p.state, p.try_number, p.created_at, p.updated_at, p.id,
-  g.task_id, g.state, g.instances, g.entries, g.latest, g.began
-FROM page p LEFT JOIN (
-  SELECT k.run, k.task_id, k.state, COUNT(*) AS instances, MAX(k.try_number) AS latest, MIN(k.created_at) AS began,
-    CAST(SUM((SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = k.id AND {_LIVE})) AS BIGINT) AS entries
-  FROM task k GROUP BY k.run, k.task_id, k.state) g ON g.run = p.id
-ORDER BY p.created_at DESC, p.id DESC, g.task_id
-"""
-GRID = _GRID.replace("{whose}", "")
-GRID_FITTING = _GRID.replace("{whose}", _OF_FITTING_DAG)
-GRID_OF_DAG = _GRID.replace("{whose}", _OF_DAG)
-
-_KEYS = f"""
-{_PAGE_OF_RUNS}
-SELECT p.created_at, p.id, t.dag_id, t.run_id, t.task_id, t.map_index, e.entry_key
-FROM page p CROSS JOIN keepstate_scope t CROSS JOIN keepstate_entry e
-WHERE {_IS_TASK_OF_PAGE} AND e.scope_id = t.id AND {_LIVE} LIMIT :most
-"""
-KEYS = _KEYS.replace("{whose}", "")
-KEYS_FITTING = _KEYS.replace("{whose}", _OF_FITTING_DAG)
-
-KEYS_OF_ASSETS = f"""
-SELECT a.id, a.name, a.uri, e.entry_key FROM keepstate_asset a CROSS JOIN keepstate_entry e
-WHERE e.scope_id = a.id AND {_LIVE} AND (a.name {{fits}} OR a.uri {{fits}}) ORDER BY a.name, e.entry_key LIMIT :limit
-"""
-
-_ASSET = f"""
-SELECT a.id, a.name, a.uri, (SELECT COUNT(*) FROM keepstate_entry e WHERE e.scope_id = a.id AND {_LIVE}),
-  s.created_at, s.updated_at
-FROM keepstate_asset a JOIN keepstate_scope s ON s.id = a.id
-"""
-_FITTING = "WHERE (a.name {fits} OR a.uri {fits})"
-
-ASSETS = f"{_ASSET} {_FITTING} ORDER BY a.name LIMIT :limit OFFSET :offset"
-ASSET = f"{_ASSET} WHERE a.id = :id"
-COUNT_ASSETS = f"SELECT COUNT(*) FROM keepstate_asset a {_FITTING}"
-
-# ------------------------------------------------------------------------------------------------ cleanup
-
-# A cleanup goes through what is due in the order of `sweep_at`, each batch from where the last one ended: a database that
-# leaves the rows it deleted for later would step over them all again, batch by batch.
-DUE_ENTRIES = """
-SELECT scope_id, entry_key, log_limit, expires_at <= :now, sweep_at FROM keepstate_entry
-WHERE sweep_at >= :since AND sweep_at <= :now ORDER BY sweep_at LIMIT :limit
-"""
-COUNT_EXPIRED_ENTRIES = "SELECT COUNT(*) FROM keepstate_entry WHERE sweep_at <= :now AND expires_at <= :now"
-COUNT_DUE_LOG = """
-SELECT COUNT(*) FROM keepstate_entry e JOIN keepstate_log l ON l.scope_id = e.scope_id AND l.entry_key = e.entry_key
-WHERE e.sweep_at <= :now AND (
-  e.expires_at <= :now OR l.expires_at <= :now OR l.version < e.log_from
-  OR (SELECT COUNT(*) FROM keepstate_log n
-      WHERE n.scope_id = l.scope_id AND n.entry_key = l.entry_key AND n.version > l.version) >= e.log_limit)
-"""
-
-# the row may have been written again since it was listed: only what is still due goes
-ERASE_EXPIRED_ENTRY = """
-DELETE FROM keepstate_entry WHERE scope_id = :scope_id AND entry_key = :key AND expires_at <= :now
-"""
-ERASE_LOG_OF_ERASED = """
-DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND NOT EXISTS (
-  SELECT 1 FROM keepstate_entry e WHERE e.scope_id = :scope_id AND e.entry_key = :key)
-"""
-# the same for a whole batch, where a parameter may be an array; each row is found by the index of its table
-ERASE_EXPIRED_OF_ALL = """
-WITH due AS (
-  SELECT scope_id, entry_key FROM UNNEST(CAST(:scope_ids AS BIGINT[]), CAST(:keys AS TEXT[])) AS d (scope_id, entry_key)
-), gone AS (
-  DELETE FROM keepstate_entry e USING due d
-  WHERE e.scope_id = d.scope_id AND e.entry_key = d.entry_key AND e.expires_at <= :now
-  RETURNING e.scope_id, e.entry_key
-), log AS (
-  DELETE FROM keepstate_log l USING gone g WHERE l.scope_id = g.scope_id AND l.entry_key = g.entry_key RETURNING 1
-)
-SELECT (SELECT COUNT(*) FROM gone), (SELECT COUNT(*) FROM log)
-"""
-SWEEP_ALL_EMPTIED_SCOPES = """
-UPDATE keepstate_scope SET sweep_at = :now
-WHERE id = ANY (CAST(:scope_ids AS BIGINT[])) AND sweep_at > :now
-  AND (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = keepstate_scope.id LIMIT 1) IS NULL
-"""
-ERASE_EXPIRED_LOG = (
-    "DELETE FROM keepstate_log WHERE scope_id = :scope_id AND entry_key = :key AND expires_at <= :now"
-)
-# Who holds the row while somebody waits for it changes what the next statement is to see of it, and of its log.
-LOCK_ENTRY = "SELECT 1 FROM keepstate_entry WHERE scope_id = :scope_id AND entry_key = :key{for_update}"
-RESCHEDULE_SWEEP = """
-UPDATE keepstate_entry
-SET log_rows = (SELECT COUNT(*) FROM keepstate_log n WHERE n.scope_id = :scope_id AND n.entry_key = :key), sweep_at = (
-  SELECT MIN(due) FROM (
-    SELECT e.expires_at AS due FROM keepstate_entry e WHERE e.scope_id = :scope_id AND e.entry_key = :key
-    UNION ALL
-    SELECT l.expires_at FROM keepstate_log l WHERE l.scope_id = :scope_id AND l.entry_key = :key) AS times)
-WHERE scope_id = :scope_id AND entry_key = :key
-"""
-
-# ``sweep_at`` of a scope is no later than the time from which it may go: that is why it is set anew when its last entry, or
-# a run's task instance, has gone
-DUE_SCOPES = """
-SELECT s.id, s.kind, s.deleted, s.updated_at, s.state, s.dag_id, s.run_id,
-  (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = s.id LIMIT 1),
-  (SELECT 1 FROM keepstate_scope t WHERE t.dag_id = s.dag_id AND t.run_id = s.run_id AND t.kind = 'task' LIMIT 1),
-  s.sweep_at
-FROM keepstate_scope s WHERE s.sweep_at >= :since AND s.sweep_at <= :now ORDER BY s.sweep_at LIMIT :limit
-"""
-LAST_BEAT = "SELECT MAX(beat_at) FROM keepstate_attempt WHERE scope_id = :id AND state = 'running'"
-POSTPONE_SCOPE = "UPDATE keepstate_scope SET sweep_at = :sweep_at WHERE id = :id"
-SWEEP_EMPTIED_SCOPE = """
-UPDATE keepstate_scope SET sweep_at = :now
-WHERE id = :scope_id AND sweep_at > :now AND NOT EXISTS (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = :scope_id)
-"""
-SWEEP_RUN = "UPDATE keepstate_scope SET sweep_at = :sweep_at WHERE digest = :digest AND deleted = 0"
-ERASE_IDLE_SCOPE = "DELETE FROM keepstate_scope WHERE id = :id AND updated_at = :updated_at"
-_OF_ERASED = "WHERE scope_id = :id AND NOT EXISTS (SELECT 1 FROM keepstate_scope s WHERE s.id = :id)"
-ERASE_ATTEMPTS_OF_ERASED = f"DELETE FROM keepstate_attempt {_OF_ERASED}"
-ERASE_ENTRIES_OF_ERASED = f"DELETE FROM keepstate_entry {_OF_ERASED}"
-ERASE_LOG_OF_ERASED_SCOPE = f"DELETE FROM keepstate_log {_OF_ERASED}"
-
-# what a cleanup would remove: a scope that holds nothing but what expires goes in the same cleanup
-COUNT_IDLE_SCOPES = """
-SELECT COUNT(*), CAST(COALESCE(SUM(attempts), 0) AS BIGINT) FROM (
-  SELECT (SELECT COUNT(*) FROM keepstate_attempt a WHERE a.scope_id = s.id) AS attempts
-  FROM (
-    SELECT id FROM keepstate_scope WHERE sweep_at <= :now
-    UNION
-    SELECT scope_id FROM keepstate_entry WHERE sweep_at <= :now) c
-  JOIN keepstate_scope s ON s.id = c.id
-  WHERE (s.deleted = 1 AND s.sweep_at <= :now) OR (
-    s.deleted = 0 AND s.kind <> 'asset' AND s.updated_at <= :before
-    AND NOT EXISTS (SELECT 1 FROM keepstate_entry e
-                    WHERE e.scope_id = s.id AND (e.expires_at IS NULL OR e.expires_at > :now))
-    AND NOT EXISTS (SELECT 1 FROM keepstate_attempt b
-                    WHERE b.scope_id = s.id AND b.state = 'running' AND b.beat_at > :before)
-    AND NOT (s.kind = 'run' AND EXISTS (
-      SELECT 1 FROM keepstate_scope t
-      WHERE t.dag_id = s.dag_id AND t.run_id = s.run_id AND t.kind = 'task')))) AS due
-"""
-OLD_SESSIONS = "SELECT id FROM keepstate_session WHERE used_at <= :before ORDER BY used_at LIMIT :limit"
-CHANGE_NOTHING = "DELETE FROM keepstate_session WHERE used_at < 0"
-ERASE_OLD_SESSION = "DELETE FROM keepstate_session WHERE id = :id AND used_at <= :before"
 
 # -------------------------------------------------------------------------- one round trip on PostgreSQL
 

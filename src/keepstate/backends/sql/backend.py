@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from keepstate.allowance import asked_at
 from keepstate.backends.answers import (
     Applied,
     Begun,
@@ -18,7 +16,6 @@ from keepstate.backends.answers import (
     StoredEntry,
     StoredVersion,
 )
-from keepstate.backends.patience import Patience
 from keepstate.backends.refusals import stale, unknown
 from keepstate.backends.requests import (
     Batch,
@@ -31,17 +28,15 @@ from keepstate.backends.requests import (
     HistoryPolicy,
     Session,
 )
-from keepstate.backends.sessions import Sessions
-from keepstate.backends.sql import assets, attempts, entries, forking, images, lists, purge, removal, upgrade
+from keepstate.backends.sql import assets, attempts, entries, images, purge, removal
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import (
     Database,
-    Params,
     RepeatedRequestError,
     Row,
     Transaction,
-    TransientError,
 )
+from keepstate.backends.sql.lists import Lists
 from keepstate.backends.sql.scopes import (
     ScopeRow,
     admit,
@@ -51,16 +46,12 @@ from keepstate.backends.sql.scopes import (
 )
 from keepstate.backends.sql.sessions import find_repeated, note
 from keepstate.backends.sql.tokens import TokenRows
-from keepstate.errors import BackendError, KeepstateError
+from keepstate.errors import KeepstateError
 from keepstate.scope import (
-    AssetInfo,
     AssetScope,
     Attempt,
     CleanupReport,
-    DagInfo,
-    RunInfo,
     RunScope,
-    TaskInstanceInfo,
     TaskScope,
     Writer,
 )
@@ -68,7 +59,6 @@ from keepstate.scope import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from keepstate.backends.answers import GridRun, KeyOfAsset, KeyOfTask
     from keepstate.backends.images import Fate, Image, Selection, Tally
 
 T = TypeVar("T")
@@ -79,32 +69,15 @@ _NO_ENTRY = (None,) * 6
 _MOST_WATCHED = 10_000
 
 
-class SqlBackend:
+class SqlBackend(Lists):
     """Entries in SQLite, PostgreSQL or MySQL."""
 
     guide_only = False
 
     def __init__(self, database: Database, *, now: Callable[[], int], retry_timeout: float) -> None:
         """Open a store, making or upgrading its tables when they are not at this version."""
-        self._db = database
-        self._retry_timeout = retry_timeout
-        self.address = database.address
-        self._sessions = Sessions() if database.dialect.commit_may_be_lost else None
-        self._lists = lists.Lists(self._query, database.dialect)
-        self._writing: set[int] = set()
+        super().__init__(database, now=now, retry_timeout=retry_timeout)
         self._overgrown: set[tuple[bytes, str]] = set()
-        forking.carry(self)
-        self._make_tables(now)
-
-    def _make_tables(self, now: Callable[[], int]) -> None:
-        patience = Patience(self.address, self._retry_timeout, time.monotonic())
-        while True:
-            try:
-                upgrade.upgrade(self._db, now=now())
-            except TransientError as exc:
-                patience.wait(exc, at_once=exc.at_once)
-            else:
-                return
 
     # ------------------------------------------------------------------------------------------- entries
 
@@ -345,87 +318,7 @@ class SqlBackend:
         rows = self._query(sql.OUTCOME, {"digest": scope.digest})
         return Outcome(*rows[0]) if rows else None
 
-    # --------------------------------------------------------------------------------------------- lists
-
-    def dags(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[DagInfo]:
-        """See `Backend.dags`."""
-        return self._lists.dags(pattern, limit, offset)
-
-    def count_dags(self, *, pattern: str | None = None) -> int:
-        """See `Backend.count_dags`."""
-        return self._lists.count_dags(pattern)
-
-    def runs(
-        self,
-        dag_id: str | None = None,
-        *,
-        pattern: str | None = None,
-        run_id: str | None = None,
-        limit: int = 50,
-        offset: int = 0,
-    ) -> list[RunInfo]:
-        """See `Backend.runs`."""
-        return self._lists.runs(dag_id, pattern, run_id, limit, offset)
-
-    def count_runs(self, dag_id: str | None = None, *, pattern: str | None = None) -> int:
-        """See `Backend.count_runs`."""
-        return self._lists.count_runs(dag_id, pattern)
-
-    def run(self, scope: RunScope) -> RunInfo | None:
-        """See `Backend.run`."""
-        return self._lists.run(scope)
-
-    def task_instances(
-        self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
-    ) -> list[TaskInstanceInfo]:
-        """See `Backend.task_instances`."""
-        return self._lists.task_instances(dag_id, run_id, now, limit, offset)
-
-    def count_task_instances(self, dag_id: str, run_id: str) -> int:
-        """See `Backend.count_task_instances`."""
-        return self._lists.count_task_instances(dag_id, run_id)
-
-    def task_instance(self, scope: TaskScope, *, now: int) -> TaskInstanceInfo | None:
-        """See `Backend.task_instance`."""
-        return self._lists.task_instance(scope, now)
-
-    def grid(
-        self,
-        dag_id: str | None = None,
-        *,
-        now: int,
-        pattern: str | None = None,
-        limit: int = 20,
-        offset: int = 0,
-    ) -> list[GridRun]:
-        """See `Backend.grid`."""
-        return self._lists.grid(dag_id, now, pattern, limit, offset)
-
-    def keys(
-        self, *, now: int, pattern: str | None = None, runs: int = 40, limit: int = 10_000
-    ) -> list[KeyOfTask]:
-        """See `Backend.keys`."""
-        return self._lists.keys(now, pattern, runs, limit)
-
-    def keys_of_assets(
-        self, *, now: int, pattern: str | None = None, limit: int = 10_000
-    ) -> list[KeyOfAsset]:
-        """See `Backend.keys_of_assets`."""
-        return self._lists.keys_of_assets(now, pattern, limit)
-
-    def assets(
-        self, *, now: int, pattern: str | None = None, limit: int | None = None, offset: int = 0
-    ) -> list[AssetInfo]:
-        """See `Backend.assets`."""
-        return self._lists.assets(now, pattern, limit, offset)
-
-    def count_assets(self, *, pattern: str | None = None) -> int:
-        """See `Backend.count_assets`."""
-        return self._lists.count_assets(pattern)
-
-    def asset(self, which: AssetScope | int, *, now: int) -> AssetInfo | None:
-        """See `Backend.asset`."""
-        return self._lists.asset(which, now)
+    # ------------------------------------------------------------------------------------------ removal
 
     def delete_run(self, dag_id: str, run_id: str, *, now: int, session: Session | None = None) -> int:
         """See `Backend.delete_run`."""
@@ -511,7 +404,7 @@ class SqlBackend:
         """Close what was opened here."""
         self._db.close()
 
-    # ------------------------------------------------------------------------------------------ plumbing
+    # ------------------------------------------------------------------------------------------ reading
 
     def _where(self, scope: EntryScope) -> _Where | None:
         """Return the condition that finds a scope's row for reading, or ``None`` where an asset is not known.
@@ -527,61 +420,6 @@ class SqlBackend:
         condition, of_scope = where
         params.update(of_scope)
         return self._query(_completed(statement, condition), params)
-
-    def _numbered(self, request: Callable[[Session], T]) -> T:
-        """Give a request a number of our own, as its answer could be lost on the way."""
-        sessions = self._sessions
-        assert sessions is not None  # noqa: S101 - asked where there are any
-        own = sessions.lend()
-        try:
-            return request(own)
-        finally:
-            sessions.take_back(own)
-
-    def _query(self, statement: str, params: Params) -> list[Row]:
-        since, patience = asked_at(), None
-        while True:
-            try:
-                return self._db.query(statement, params)
-            except TransientError as exc:
-                patience = patience or Patience(self.address, self._retry_timeout, since)
-                patience.wait(exc, at_once=exc.at_once)
-
-    def _write(self, work: Callable[[Transaction], T]) -> T:
-        since, patience = asked_at(), None
-        me = threading.get_ident()
-        if me in self._writing:
-            raise self._within_a_write()
-        while True:
-            self._writing.add(me)
-            try:
-                with self._db.transaction() as tx:
-                    return work(tx)
-            except TransientError as exc:
-                patience = patience or Patience(self.address, self._retry_timeout, since)
-                self._writing.discard(me)
-                patience.wait(exc, at_once=exc.at_once)
-            finally:
-                self._writing.discard(me)
-
-    def _within_a_write(self) -> BackendError:
-        """Make the error of a finaliser that writes in the middle of a write: it would wait for its own thread's lock."""
-        return BackendError(
-            f"the store {self.address} is being written to by this thread already; "
-            "write from the task's code, not from a finaliser",
-            address=self.address,
-        )
-
-    # ----------------------------------------------------------------------------------------- forking
-
-    def before_fork(self, *, quiet: bool) -> None:
-        """Do nothing: the database sees to its connections."""
-
-    def after_fork_in_child(self) -> None:
-        """Take new session numbers: going on with the parent's, a child's writes would be taken for repetitions."""
-        self._writing.clear()
-        if self._sessions is not None:
-            self._sessions = Sessions()
 
 
 @lru_cache(maxsize=64)

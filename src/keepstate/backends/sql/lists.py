@@ -7,37 +7,37 @@ from typing import TYPE_CHECKING, Any
 from keepstate.backends.answers import MOST_IN_A_GRID, GridRun, GridTask, KeyOfAsset, KeyOfTask
 from keepstate.backends.sql import assets
 from keepstate.backends.sql import list_statements as sql
+from keepstate.backends.sql.access import Access
 from keepstate.clock import to_datetime
 from keepstate.patterns import compacted, fits
 from keepstate.scope import AssetInfo, AssetScope, DagInfo, RunInfo, RunScope, TaskInstanceInfo, TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepstate.backends.sql.database import Params, Row
-    from keepstate.backends.sql.dialects import Dialect
+    from keepstate.backends.sql.database import Row
 
 _ALL = 2**31 - 1
 _MAX_ID = 2**63 - 1
 
 
-class Lists:
-    """What there is, asked through ``query``; the verbs are those of `Backend`."""
+class Lists(Access):
+    """Those verbs of `Backend` that list what there is."""
 
-    def __init__(self, query: Callable[[str, Params], list[Row]], dialect: Dialect) -> None:
-        self._query = query
-        self._dialect = dialect
-
-    def dags(self, pattern: str | None, limit: int | None, offset: int) -> list[DagInfo]:
+    def dags(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[DagInfo]:
         """See `Backend.dags`."""
         return [_dag_of(row) for row in self._fitting(sql.DAGS, pattern, **_window(limit, offset))]
 
-    def count_dags(self, pattern: str | None) -> int:
+    def count_dags(self, *, pattern: str | None = None) -> int:
         """See `Backend.count_dags`."""
         return _sum(self._fitting(sql.COUNT_DAGS, pattern))
 
     def runs(
-        self, dag_id: str | None, pattern: str | None, run_id: str | None, limit: int, offset: int
+        self,
+        dag_id: str | None = None,
+        *,
+        pattern: str | None = None,
+        run_id: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
     ) -> list[RunInfo]:
         """See `Backend.runs`."""
         window = _window(limit, offset)
@@ -59,7 +59,7 @@ class Lists:
             rows = []
         return [_run_of(row) for row in rows]
 
-    def count_runs(self, dag_id: str | None, pattern: str | None) -> int:
+    def count_runs(self, dag_id: str | None = None, *, pattern: str | None = None) -> int:
         """See `Backend.count_runs`."""
         if dag_id is None:
             return _sum(self._fitting(sql.COUNT_RUNS, pattern))
@@ -73,7 +73,7 @@ class Lists:
         return _run_of(rows[0]) if rows else None
 
     def task_instances(
-        self, dag_id: str, run_id: str, now: int, limit: int | None, offset: int
+        self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
     ) -> list[TaskInstanceInfo]:
         """See `Backend.task_instances`."""
         params = {"dag_id": dag_id, "run_id": run_id, "now": now, **_window(limit, offset)}
@@ -83,13 +83,19 @@ class Lists:
         """See `Backend.count_task_instances`."""
         return _sum(self._query(sql.COUNT_TASK_INSTANCES, {"dag_id": dag_id, "run_id": run_id}))
 
-    def task_instance(self, scope: TaskScope, now: int) -> TaskInstanceInfo | None:
+    def task_instance(self, scope: TaskScope, *, now: int) -> TaskInstanceInfo | None:
         """See `Backend.task_instance`."""
         rows = self._query(sql.TASK_INSTANCE, {"digest": scope.digest, "now": now})
         return _task_instance_of(rows[0]) if rows else None
 
     def grid(
-        self, dag_id: str | None, now: int, pattern: str | None, limit: int, offset: int
+        self,
+        dag_id: str | None = None,
+        *,
+        now: int,
+        pattern: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
     ) -> list[GridRun]:
         """See `Backend.grid`."""
         params: dict[str, Any] = {"now": now, "most": MOST_IN_A_GRID, **_window(limit, offset)}
@@ -108,7 +114,9 @@ class Lists:
             by_run.setdefault(row[6], []).append(row)
         return [_grid_run(several) for several in by_run.values()]
 
-    def keys(self, now: int, pattern: str | None, runs: int, limit: int) -> list[KeyOfTask]:
+    def keys(
+        self, *, now: int, pattern: str | None = None, runs: int = 40, limit: int = 10_000
+    ) -> list[KeyOfTask]:
         """See `Backend.keys`."""
         params = {"now": now, "limit": runs, "offset": 0, "most": limit}
         rows = (
@@ -119,21 +127,25 @@ class Lists:
         rows.sort(key=lambda row: (-row[0], -row[1], *row[4:]))
         return [KeyOfTask(TaskScope(*row[2:6]), row[6]) for row in rows]
 
-    def keys_of_assets(self, now: int, pattern: str | None, limit: int) -> list[KeyOfAsset]:
+    def keys_of_assets(
+        self, *, now: int, pattern: str | None = None, limit: int = 10_000
+    ) -> list[KeyOfAsset]:
         """See `Backend.keys_of_assets`."""
         rows = self._fitting(sql.KEYS_OF_ASSETS, pattern, now=now, limit=limit)
         return [KeyOfAsset(*row) for row in rows]
 
-    def assets(self, now: int, pattern: str | None, limit: int | None, offset: int) -> list[AssetInfo]:
+    def assets(
+        self, *, now: int, pattern: str | None = None, limit: int | None = None, offset: int = 0
+    ) -> list[AssetInfo]:
         """See `Backend.assets`."""
         rows = self._fitting(sql.ASSETS, pattern, now=now, **_window(limit, offset))
         return [_asset_of(row) for row in rows]
 
-    def count_assets(self, pattern: str | None) -> int:
+    def count_assets(self, *, pattern: str | None = None) -> int:
         """See `Backend.count_assets`."""
         return _sum(self._fitting(sql.COUNT_ASSETS, pattern))
 
-    def asset(self, which: AssetScope | int, now: int) -> AssetInfo | None:
+    def asset(self, which: AssetScope | int, *, now: int) -> AssetInfo | None:
         """See `Backend.asset`."""
         if isinstance(which, AssetScope):
             found = assets.find(self._query, which)
@@ -147,7 +159,7 @@ class Lists:
         if ours is None:
             return []
         return self._query(
-            self._dialect.render(statement), {"pattern": self._dialect.pattern(ours), **params}
+            self._db.dialect.render(statement), {"pattern": self._db.dialect.pattern(ours), **params}
         )
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from keepstate.server.auth import COOKIE
 from keepstate.server.failures import ALLOWED, WITHIN, Failures
+from tests.support.served import serving_store
 
 if TYPE_CHECKING:
-    import httpx
-
+    from keepstate.store import StateStore
     from keepstate.testing import ManualClock
     from tests.support.served import Served
 
@@ -62,6 +63,26 @@ def test_a_login_leads_back_to_a_page_of_ours(
 ) -> None:
     """And never to another host."""
     assert log_in(http, served.token(), next=wanted).headers["location"] == target
+
+
+@pytest.mark.parametrize(
+    ("wanted", "target"),
+    [
+        ("/tools/keep/dags?q=/../x", "/tools/keep/dags?q=/../x"),
+        ("/tools/keep/", "/tools/keep/"),
+        ("/tools/other", "/tools/keep/"),
+        ("/tools/keepers", "/tools/keep/"),
+        ("/tools/keep/../other", "/tools/keep/"),
+        ("/tools/keep/%2E./other", "/tools/keep/"),
+        ("/tools/keep/dags/..", "/tools/keep/"),
+        ("/tools/keep//evil.example/../..", "/tools/keep/"),
+        ("//evil.example/tools/keep/", "/tools/keep/"),
+    ],
+)
+def test_a_login_leads_back_below_the_servers_own_path(store: StateStore, wanted: str, target: str) -> None:
+    """What else a proxy serves under the same name is not led to."""
+    with serving_store(store, root_path="/tools/keep") as served, httpx.Client(base_url=served.url) as http:
+        assert log_in(http, served.token(), next=wanted).headers["location"] == target
 
 
 def test_the_form_shows_no_markup_of_others(http: httpx.Client) -> None:

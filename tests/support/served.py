@@ -25,6 +25,7 @@ class Served:
 
     def __init__(self, service: Service, app: FastAPI, url: str) -> None:
         self.service = service
+        self.app = app
         self.url = url
         self.health: Health = app.state.health
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from playwright.sync_api import expect
+from starlette.routing import Route
 
 from keepstate.errors import ConfigurationError
-from keepstate.server.below import checked
+from keepstate.server.below import OWN, checked
 from tests.support.served import running, serving_store
 from tests.web.stories import LOAD, LOAD_PATH
 
@@ -98,6 +99,26 @@ def test_the_pages_work_below_a_path(browser: Browser, store: StateStore, story:
 def test_what_is_no_path_to_be_below_is_refused() -> None:
     """A slash at its end is the same path without; a URL, or what would need encoding, is none."""
     assert [checked(path) for path in ("", "/", "/a", "/a/b/")] == ["", "", "/a", "/a/b"]
-    for path in ("a", "//a", "http://x/a", "/a b", "/a?b"):
+    for path in ("a", "//a", "http://x/a", "/a b", "/a?b", "/.", "/..", "/a/../b", "/a/./", "/a/.."):
         with pytest.raises(ConfigurationError, match="serve below"):
             checked(path)
+
+
+def test_a_path_of_the_servers_own_is_none_to_be_below(store: StateStore) -> None:
+    """Whether a proxy has taken such a path off could not be told."""
+    with serving_store(store) as served:
+        own = {route.path.split("/")[1] for route in served.app.routes if isinstance(route, Route)} - {""}
+    assert own == OWN
+    for first in own:
+        for path in (f"/{first}", f"/{first}/more"):
+            with pytest.raises(ConfigurationError, match=f"paths of its own that begin with /{first};"):
+                checked(path)
+    assert checked("/dagster") == "/dagster"
+
+
+def test_the_path_without_its_slash_leads_in_too(store: StateStore) -> None:
+    """It is the address that `keepstate serve` tells."""
+    with serving_store(store, root_path=ROOT) as served:
+        answer = httpx.get(f"{served.url}{ROOT}", headers={"Accept": "text/html"}, follow_redirects=True)
+    assert answer.status_code == 200
+    assert answer.url.path == f"{ROOT}/login"

@@ -10,7 +10,24 @@ from keepstate.errors import ConfigurationError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?", re.ASCII)
+_PATH = re.compile(r"(/(?!\.\.?(?:/|$))[A-Za-z0-9._~-]+)*/?", re.ASCII)
+OWN = frozenset(
+    {
+        "api",
+        "assets",
+        "dags",
+        "docs",
+        "events",
+        "health",
+        "login",
+        "logout",
+        "metrics",
+        "openapi.json",
+        "search",
+        "static",
+    }
+)
+"""What paths of the server's own begin with. Below one, nobody could tell whether a proxy has taken the path off."""
 
 
 def checked(path: str) -> str:
@@ -18,7 +35,13 @@ def checked(path: str) -> str:
     if not _PATH.fullmatch(path):
         raise ConfigurationError(
             f"{path!r} is no path to serve below; it begins with a slash, and has letters, digits and ._~-, "
-            "like /keepstate"
+            "like /keepstate, and no part that is . or .."
+        )
+    first = path.strip("/").partition("/")[0]
+    if first in OWN:
+        raise ConfigurationError(
+            f"{path!r} is no path to serve below, as the server has paths of its own that begin with /{first}; take "
+            "another, like /keepstate"
         )
     return path.rstrip("/")
 
@@ -38,7 +61,11 @@ class Below:
         """Answer a request."""
         if scope["type"] == "http":
             scope = {**scope, "root_path": self._path}
-            if not _is_below(scope["path"], self._path):
+            if scope["path"] == self._path:
+                # without the slash, it is the same page
+                scope["path"] += "/"
+                scope["raw_path"] = self._path.encode() + b"/"
+            elif not _is_below(scope["path"], self._path):
                 scope["path"] = self._path + scope["path"]
                 scope["raw_path"] = self._path.encode() + scope["raw_path"]
         await self._app(scope, receive, send)

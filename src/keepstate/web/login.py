@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _MOST = 4096
 # Back to a page of ours, and never to another host: no second slash or backslash that a browser takes for one.
 _OWN_PATH = re.compile(r"/(?![/\\])[^\x00-\x1f\\]*")
+# what a browser resolves before it asks
+_DOTS = re.compile(r"/(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,10 @@ def _cookie_path(request: Request) -> str:
 
 
 def _target(request: Request, text: str) -> str:
-    return text if _OWN_PATH.fullmatch(text) else request.scope.get("root_path", "") + "/"
+    """Return where a login leads: below our own path, as what else the host serves is not ours to lead to."""
+    home = request.scope.get("root_path", "") + "/"
+    ours = text.startswith(home) and _OWN_PATH.fullmatch(text) and not _DOTS.search(text.partition("?")[0])
+    return text if ours else home
 
 
 routes = [

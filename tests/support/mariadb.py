@@ -9,9 +9,6 @@ The server is Debian's or Ubuntu's package `mariadb-server-core`: a binary, and 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -26,11 +23,12 @@ from tests.support.daemons import (
     HOST,
     Daemon,
     UnavailableError,
-    free_port,
     give_away,
     run_as_owner,
     working_directory,
 )
+from tests.support.database_servers import DatabaseServer
+from tests.support.packages import found, install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,33 +65,24 @@ GRANT ALL ON *.* TO {admin} WITH GRANT OPTION;
 """
 
 
-class MariadbServer:
+class MariadbServer(DatabaseServer):
     """A server of our own on loopback TCP, password-protected. `start` after making one."""
+
+    PORT_IS_TAKEN = "Can't start server: Bind"
 
     def __init__(self, directory: Path, options: Mapping[str, str | None]) -> None:
         """Prepare one in `directory`, which goes with an owner that dies."""
-        self._directory = directory
-        self._data = directory / "data"
+        super().__init__(directory)
         # one that is shared would be cleared of other servers' files by each that starts
         options = {"tmpdir": str(directory), **options}
         self._options = [
             f"--{name}" if value is None else f"--{name}={value}" for name, value in options.items()
         ]
-        self._password = secrets.token_hex(8)
-        self._daemon: Daemon | None = None
-        self._port = 0
-        self._numbers = itertools.count(1)
-        self._spare: list[str] = []
 
     @property
     def admin_url(self) -> str:
         """The URL of somebody who may do anything; stays the same over `stop` and `start`."""
         return f"mysql://{ADMIN}:{self._password}@{HOST}:{self._port}/"
-
-    @property
-    def pid(self) -> int | None:
-        """The process id of the server, or None when it is stopped."""
-        return self._daemon.pid if self._daemon else None
 
     def url_of(self, database: str) -> str:
         """Return the URL of one database, existing or not, for an ordinary user."""
@@ -119,22 +108,6 @@ class MariadbServer:
                         cursor.execute(f"KILL {number}")
                 cursor.execute(f"DROP DATABASE {name}")
 
-    def start(self) -> None:
-        """Start the server and wait until it answers. Its first start makes the system tables and picks a port."""
-        if not self._data.exists():
-            self._initialize()
-        attempts = 1 if self._port else 5
-        for attempt in range(1, attempts + 1):
-            self._port = self._port or free_port()
-            try:
-                self._start()
-            except UnavailableError as error:
-                if attempt == attempts or "Can't start server: Bind" not in str(error):
-                    raise
-                self._port = 0  # somebody else took it in between
-            else:
-                return
-
     def stop(self) -> None:
         """Stop the server in good order, ending every connection. Stopping a stopped one is no error."""
         self._stop(signal.SIGTERM, signal.SIGKILL)
@@ -142,11 +115,6 @@ class MariadbServer:
     def crash(self) -> None:
         """Kill the server's process."""
         self._stop(signal.SIGKILL)
-
-    def _stop(self, *signals: signal.Signals) -> None:
-        daemon, self._daemon = self._daemon, None
-        if daemon is not None:
-            daemon.stop(*signals)
 
     def _command(self, *options: str) -> list[str]:
         return [binary(), "--no-defaults", f"--datadir={self._data}", *self._options, *options]
@@ -167,16 +135,11 @@ class MariadbServer:
             said = error.stdout.decode(errors="replace")[-3000:]
             raise UnavailableError(f"MariaDB could not make its system tables:\n{said}") from error
 
-    def _start(self) -> None:
+    def _launched(self) -> Daemon:
         command = self._command(
             f"--port={self._port}", f"--socket={self._directory}/socket", "--pid-file=pid"
         )
-        self._daemon = Daemon(command, home=self._directory, folder=self._directory, ends_by="TERM")
-        try:
-            self._daemon.wait(self._is_ready)
-        except UnavailableError:
-            self._daemon = None
-            raise
+        return Daemon(command, home=self._directory, folder=self._directory, ends_by="TERM")
 
     def _is_ready(self) -> bool:
         try:
@@ -243,12 +206,7 @@ def mysql_url(mariadb: MariadbServer) -> Iterator[str]:
 
 def binary() -> str:
     """Return where the server is. Raises ``UnavailableError`` saying how to get it."""
-    found = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-    if found is None:
-        raise UnavailableError(
-            f"there is no MariaDB; `make test` installs one, or: apt-get install {PACKAGE}"
-        )
-    return found
+    return found("mariadbd", of="MariaDB", package=PACKAGE, target="test")
 
 
 def main() -> None:
@@ -256,8 +214,6 @@ def main() -> None:
     try:
         binary()
     except UnavailableError:
-        from tests.support.packages import install
-
         install(PACKAGE)
 
 

@@ -6,7 +6,6 @@ It is Debian's or Ubuntu's package; ``python -m tests.support.pgbouncer`` gets i
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from tests.support.daemons import (
     give_away,
     working_directory,
 )
+from tests.support.packages import found, install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,12 +81,7 @@ def pgbouncer(url: str, *, connections: int = 3) -> Iterator[str]:
 
 def binary() -> str:
     """Return where it is. Raises ``UnavailableError`` saying how to get it."""
-    found = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-    if found is None:
-        raise UnavailableError(
-            f"there is no PgBouncer; `make test-all` installs one, or: apt-get install {PACKAGE}"
-        )
-    return found
+    return found("pgbouncer", of="PgBouncer", package=PACKAGE, target="test-all")
 
 
 def main() -> None:
@@ -94,8 +89,6 @@ def main() -> None:
     try:
         binary()
     except UnavailableError:
-        from tests.support.packages import install
-
         install(PACKAGE)
 
 

@@ -11,8 +11,6 @@ a copy of the binaries if `nobody` cannot reach them.
 from __future__ import annotations
 
 import contextlib
-import itertools
-import secrets
 import shutil
 import signal
 import subprocess
@@ -27,12 +25,12 @@ from psycopg import sql
 from tests.support.daemons import (
     HOST,
     Daemon,
-    free_port,
     give_away,
     run_as_owner,
     working_directory,
 )
 from tests.support.daemons import UnavailableError as PostgresUnavailableError
+from tests.support.database_servers import DatabaseServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,19 +54,16 @@ END $$
 """
 
 
-class PostgresServer:
+class PostgresServer(DatabaseServer):
     """A server of our own on loopback TCP, password-protected, reachable by `url`. `start` after making one."""
+
+    PORT_IS_TAKEN = "could not bind"
 
     def __init__(self, directory: Path, binaries: Path, options: Mapping[str, str]) -> None:
         """Prepare one in `directory`; its parent is our own too, and goes with an owner that dies."""
-        self._directory = directory
+        super().__init__(directory)
         self._binaries = binaries
         self._options = dict(options)
-        self._data = directory / "data"
-        self._password = secrets.token_hex(8)
-        self._daemon: Daemon | None = None
-        self._port = 0
-        self._numbers = itertools.count(1)
         self._spare: list[str] = []
 
     @property
@@ -80,11 +75,6 @@ class PostgresServer:
     def version(self) -> str:
         """The server's version."""
         return str(self._execute(sql.SQL("SHOW server_version")))
-
-    @property
-    def pid(self) -> int | None:
-        """The process id of the server, or None when it is stopped."""
-        return self._daemon.pid if self._daemon else None
 
     def url_of(self, database: str) -> str:
         """Return the URL of one database, existing or not."""
@@ -116,29 +106,13 @@ class PostgresServer:
             self._execute(sql.SQL(EMPTY), url)
             self._spare.append(url)
 
-    def start(self) -> None:
-        """Start the server and wait until it answers. Its first start makes the cluster and picks a port."""
-        if not self._data.exists():
-            self._initialize()
-        attempts = 1 if self._port else 5
-        for attempt in range(1, attempts + 1):
-            self._port = self._port or free_port()
-            try:
-                self._start()
-            except PostgresUnavailableError as error:
-                if attempt == attempts or "could not bind" not in str(error):
-                    raise
-                self._port = 0  # somebody else took it in between
-            else:
-                return
-
     def stop(self) -> None:
         """Stop the server in good order, ending every connection. Stopping a stopped one is no error."""
-        self._stop(signal.SIGINT)
+        self._stop(signal.SIGINT, signal.SIGQUIT, signal.SIGKILL)
 
     def crash(self) -> None:
         """Stop the server at once, as a power cut would: what was not durable is lost at the next `start`."""
-        self._stop(signal.SIGQUIT)
+        self._stop(signal.SIGQUIT, signal.SIGKILL)
 
     def _execute(self, statement: sql.SQL | sql.Composed, url: str | None = None) -> Any:
         with psycopg.connect(url or self.url, autocommit=True) as connection:
@@ -156,15 +130,10 @@ class PostgresServer:
             self._directory,
         )
 
-    def _start(self) -> None:
+    def _launched(self) -> Daemon:
         options = [part for name, value in self._options.items() for part in ("-c", f"{name}={value}")]
         command = [self._binaries / "postgres", "-D", self._data, "-h", HOST, "-p", str(self._port), *options]
-        self._daemon = Daemon(command, home=self._directory, folder=self._directory.parent, ends_by="INT")
-        try:
-            self._daemon.wait(self._is_ready)
-        except PostgresUnavailableError:
-            self._daemon = None
-            raise
+        return Daemon(command, home=self._directory, folder=self._directory.parent, ends_by="INT")
 
     def _is_ready(self) -> bool:
         try:
@@ -172,11 +141,6 @@ class PostgresServer:
         except FileNotFoundError:
             return False
         return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
-
-    def _stop(self, how: signal.Signals) -> None:
-        daemon, self._daemon = self._daemon, None
-        if daemon is not None:
-            daemon.stop(how, signal.SIGQUIT, signal.SIGKILL)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,9 @@ for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number is signal.SIGINT else signal.SIG_DFL)
 
+# its assertions show what they compared
+pytest.register_assert_rewrite("tests.backends.promises")
+
 pytest_plugins = ["tests.support.mariadb", "tests.support.postgres", "tests.support.ssh_server"]
 
 

@@ -21,9 +21,9 @@ from keepstate.errors import (
     StoreVersionError,
     ValueTooLargeError,
 )
-from keepstate.testing.contract.concurrency import together
 from keepstate.testing.contract.keys import LOOKALIKES
 from tests.backends.children import wait_until
+from tests.backends.promises import goes_by_bytes, lent, loses_nothing, refuses_every_write, undoes_what_fails
 from tests.backends.servers import MYSQL
 from tests.backends.stores import open_url, task
 from tests.support.mariadb import ask, connected, mariadb_server
@@ -57,10 +57,8 @@ def set_globally(server: MariadbServer, **settings: object) -> Iterator[None]:
 def engine_for(url: str, *, query: str = "charset=utf8mb4", **options: Any) -> Iterator[Engine]:
     """Make an engine as a caller would, and close it as a caller has to."""
     engine = create_engine(f"{url.replace('mysql://', 'mysql+pymysql://')}?{query}", **options)
-    try:
+    with lent(engine):
         yield engine
-    finally:
-        engine.dispose()
 
 
 def changed(url: str, **parts: Any) -> str:
@@ -182,17 +180,7 @@ def test_a_server_that_becomes_read_only_can_be_read(mariadb: MariadbServer, mys
     with open_url(mysql_url) as store:
         task(store, try_number=1).set("n", 1)
         with set_globally(mariadb, read_only=1):
-            for tss in (task(store), task(store, try_number=1)):
-                assert tss.get("n") == 1
-                for verb in (
-                    lambda tss=tss: tss.set("n", 2),
-                    lambda tss=tss: tss.set_many({"n": 2, "m": 2}),
-                    tss.clear,
-                ):
-                    with pytest.raises(StoreReadOnlyError, match="name the primary server"):
-                        verb()
-            with pytest.raises(StoreReadOnlyError):
-                store.backend.check_writable()
+            refuses_every_write(store)
             with mariadb.database() as empty, pytest.raises(StoreReadOnlyError):
                 open_url(empty)
         assert task(store).increment("n") == 2
@@ -287,25 +275,11 @@ def test_more_dags_than_a_recursion_may_go_deep_are_listed(mysql_url: str) -> No
 # ------------------------------------------------------------------------------------- modes and isolation levels
 
 
-def _count(url: Any) -> None:
-    with open_url(url) as store:
-        task(store).set("n", 0)
-
-        def work(number: int) -> list[int]:
-            tss = task(store, try_number=1)
-            tss.set(f"own {number}", number)
-            return [tss.increment("n") for _ in range(5)]
-
-        sums = sorted(one for ones in together(work) for one in ones)
-        assert sums == list(range(1, 41))
-        assert len(task(store).items()) == 9
-
-
 @pytest.mark.parametrize("level", [*LEVELS, "AUTOCOMMIT"])
 def test_every_isolation_level_of_an_engine_loses_nothing(mysql_url: str, level: str) -> None:
     """Eight threads on one key, over an engine that was made with it."""
     with engine_for(mysql_url, isolation_level=level, pool_size=8) as engine:
-        _count(engine)
+        loses_nothing(engine, rounds=5)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +302,7 @@ def test_a_server_s_defaults_don_t_matter(
 ) -> None:
     """Whatever modes, levels and sets there are, values come back as they were, and nothing is lost."""
     with set_globally(mariadb, **settings), mariadb.database() as url:
-        _count(url)
+        loses_nothing(url, rounds=5)
         with open_url(url) as store:
             for number, text in enumerate(["\\", "'", '"', "\\'%_", "a\nb\x1a\x00", "🚀é", "", "{}:n %s"]):
                 task(store).set(f"t{number}\\'%s:n\"", text)
@@ -402,16 +376,7 @@ def test_what_fails_in_a_transaction_leaves_nothing(mysql_url: str) -> None:
     """Over an engine of the caller's too, also in ``AUTOCOMMIT``."""
     with engine_for(mysql_url, isolation_level="AUTOCOMMIT") as engine:
         for place in (mysql_url, engine):
-            with open_url(place) as store:
-                task(store).set("n", 1)
-
-                def fail(tx: Any) -> None:
-                    tx.run("DELETE FROM keepstate_entry", {})
-                    raise ZeroDivisionError
-
-                with pytest.raises(ZeroDivisionError):
-                    store.backend._write(fail)  # type: ignore[attr-defined]
-                assert task(store).get("n") == 1
+            undoes_what_fails(place)
 
 
 def test_an_engine_that_speaks_another_character_set_is_refused(mysql_url: str) -> None:
@@ -440,20 +405,8 @@ def test_keys_are_ordered_and_told_apart_by_their_bytes(mariadb: MariadbServer, 
         {*LOOKALIKES, "a", "B", "ä", "z", "Z", "_", "10", "9", "é", "ö", "🚀", "\uffff", "a ", "a  "}
     )
     with mariadb.database(options) as url, open_url(url) as store:
-        tss = task(store, try_number=1)
-        for number, key in enumerate(keys):
-            tss.set(key, number)
-        in_order = sorted(keys, key=lambda key: key.encode())
-        assert list(dict(tss.items())) == in_order
-        assert [tss.get(key) for key in keys] == list(range(len(keys)))
         names = ["b", "A", "ä", "a", "Z", "_x", "a b", "🚀"]
-        for name in names:
-            store.asset(name).set("k", 1)
-            task(store, name).set("k", 1)
-        in_order = sorted(names, key=lambda name: name.encode())
-        assert [info.name for info in store.assets()] == in_order
-        found = [info.scope.task_id for info in store.task_instances("etl", "2026-11-29")]
-        assert found == sorted([*names, "load"], key=lambda name: name.encode())
+        goes_by_bytes(store, keys, names)
         assert [info.name for info in store.backend.assets(now=0, pattern="?")] == sorted(
             "bAäaZ🚀", key=str.encode
         )

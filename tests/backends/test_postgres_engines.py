@@ -15,9 +15,9 @@ from sqlalchemy.engine import make_url
 
 from keepstate.backends.sql.migrations import LATEST
 from keepstate.errors import ConfigurationError, StoreReadOnlyError, StoreVersionError
-from keepstate.testing.contract.concurrency import together
 from keepstate.testing.contract.keys import LOOKALIKES
 from tests.backends.children import python
+from tests.backends.promises import goes_by_bytes, lent, loses_nothing, refuses_every_write, undoes_what_fails
 from tests.backends.stores import open_url, task
 
 if TYPE_CHECKING:
@@ -48,10 +48,8 @@ def set_for_database(url: str, setting: str, value: str) -> Iterator[None]:
 def engine_for(url: str, **options: Any) -> Iterator[Engine]:
     """Make an engine as a caller would, and close it as a caller has to."""
     engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), **options)
-    try:
+    with lent(engine):
         yield engine
-    finally:
-        engine.dispose()
 
 
 # ------------------------------------------------------------------------------------------- users and rights
@@ -76,12 +74,19 @@ def test_an_unknown_user_or_database_is_a_configuration_error(postgres_url: str)
         open_url(url.set(username="absent").render_as_string(hide_password=False))
 
 
-@pytest.mark.parametrize("query", ["sslmode=nonsense", "no_such_option=1", "sslmode=require"])
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("sslmode=nonsense", "check user, password, database and options"),
+        ("no_such_option=1", "with this URL: its driver knows no option 'no_such_option'$"),
+        ("sslmode=require", "check user, password, database and options"),
+    ],
+)
 def test_a_connection_option_that_does_not_work_is_a_configuration_error(
-    postgres_url: str, query: str
+    postgres_url: str, query: str, words: str
 ) -> None:
     """One that is misspelt, and one that the server can't meet."""
-    with pytest.raises(ConfigurationError, match="check user, password, database and options"):
+    with pytest.raises(ConfigurationError, match=words):
         open_url(f"{postgres_url}?{query}")
 
 
@@ -146,63 +151,31 @@ def test_a_read_only_server_can_be_read(postgres_url: str) -> None:
         set_for_database(postgres_url, "default_transaction_read_only", "on"),
         open_url(postgres_url) as store,
     ):
-        assert task(store).get("n") == 1
-        for tss in (task(store), task(store, try_number=1)):
-            for verb in (
-                lambda tss=tss: tss.set("n", 2),
-                lambda tss=tss: tss.set_many({"n": 2, "m": 2}),
-                tss.clear,
-            ):
-                with pytest.raises(StoreReadOnlyError, match="name the primary server"):
-                    verb()
-        with pytest.raises(StoreReadOnlyError):
-            store.backend.check_writable()
+        refuses_every_write(store)
         assert task(store).get("n") == 1
 
 
 # --------------------------------------------------------------------------------------------- isolation levels
 
 
-def _count(url: Any) -> None:
-    with open_url(url) as store:
-        task(store).set("n", 0)
-
-        def work(number: int) -> list[int]:
-            tss = task(store, try_number=1)
-            tss.set(f"own {number}", number)
-            return [tss.increment("n") for _ in range(10)]
-
-        sums = sorted(one for ones in together(work) for one in ones)
-        assert sums == list(range(1, 81))
-        assert len(task(store).items()) == 9
-
-
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_isolation_level_of_an_engine_loses_nothing(postgres_url: str, level: str) -> None:
     """Eight threads on one key, over an engine that was made with it."""
     with engine_for(postgres_url, isolation_level=level, pool_size=8) as engine:
-        _count(engine)
+        loses_nothing(engine, rounds=10)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_isolation_level_of_a_database_loses_nothing(postgres_url: str, level: str) -> None:
     """Where the server's default is stricter, what it then refuses is tried again."""
     with set_for_database(postgres_url, "default_transaction_isolation", level.lower()):
-        _count(postgres_url)
+        loses_nothing(postgres_url, rounds=10)
 
 
 def test_an_engine_without_transactions_is_given_some(postgres_url: str) -> None:
     """``AUTOCOMMIT`` would make every statement of a write stand alone: a write that fails leaves nothing."""
-    with engine_for(postgres_url, isolation_level="AUTOCOMMIT") as engine, open_url(engine) as store:
-        task(store).set("n", 1)
-
-        def fail(tx: Any) -> None:
-            tx.run("DELETE FROM keepstate_entry", {})
-            raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):
-            store.backend._write(fail)  # type: ignore[attr-defined]
-        assert task(store).get("n") == 1
+    with engine_for(postgres_url, isolation_level="AUTOCOMMIT") as engine:
+        undoes_what_fails(engine)
 
 
 # ------------------------------------------------------------------------------------------ engines handed in
@@ -332,20 +305,8 @@ def test_keys_are_ordered_and_told_apart_by_their_bytes(postgres: PostgresServer
     """Keys, task ids and asset names; so every backend lists them alike."""
     keys = sorted({*LOOKALIKES, "a", "B", "ä", "z", "Z", "_", "10", "9", "é", "ö", "🚀", "\uffff"})
     with database_made_with(postgres, f"ENCODING 'UTF8' {options}") as url, open_url(url) as store:
-        tss = task(store, try_number=1)
-        for number, key in enumerate(keys):
-            tss.set(key, number)
-        in_order = sorted(keys, key=lambda key: key.encode())
-        assert list(dict(tss.items())) == in_order
-        assert [tss.get(key) for key in keys] == list(range(len(keys)))
         names = ["b", "A", "ä", "a", "Z", "_x"]
-        for name in names:
-            store.asset(name).set("k", 1)
-            task(store, name).set("k", 1)
-        in_order = sorted(names, key=lambda name: name.encode())
-        assert [info.name for info in store.assets()] == in_order
-        found = [info.scope.task_id for info in store.task_instances("etl", "2026-11-29")]
-        assert found == sorted([*names, "load"], key=lambda name: name.encode())
+        goes_by_bytes(store, keys, names)
 
 
 # -------------------------------------------------------------------------------------------- making the tables

@@ -174,8 +174,14 @@ class Writer:
 
     @classmethod
     def from_text(cls, text: str) -> Writer:
-        """Return the writer that ``to_text`` wrote; what a newer keepstate adds is ignored."""
+        """Return the writer that ``to_text`` wrote; what a newer keepstate adds is ignored.
+
+        Raises ``ValueError`` or ``TypeError`` for a text that is none.
+        """
         facts = json.loads(text)
+        if "\\u" in text:
+            # nobody could print a lone surrogate
+            json.dumps(facts, ensure_ascii=False).encode()
         return cls(**{name: facts[name] for name in cls.__dataclass_fields__ if name in facts})
 
 

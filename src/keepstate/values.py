@@ -45,7 +45,14 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text:.40} is more than a float holds")
+    return number
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
 _INSTEAD = {
     "datetime": "store value.isoformat() and read it back with datetime.fromisoformat()",
@@ -96,13 +103,31 @@ def encode(value: object) -> str:
 
 
 def decode(text: str) -> Any:
-    """Return the value whose JSON text is ``text``. Raises ``ValueError`` for what is none, as NaN is."""
+    """Return the value whose JSON text is ``text``. Raises ``ValueError`` for what `encode` would not have written."""
     try:
         # what keepstate wrote has no white space around it, and looking for that takes a third of the time
         value, end = _decoder.raw_decode(text)
-    except ValueError:
-        return _decoder.decode(text)
-    return value if end == len(text) else _decoder.decode(text)
+    except (ValueError, TypeError, RecursionError):
+        return _decode_carefully(text)
+    # nor has it other escapes of this kind than those of control characters
+    if end != len(text) or value is None or "\\u" in text:
+        return _decode_carefully(text)
+    return value
+
+
+def _decode_carefully(text: str) -> Any:
+    if type(text) is not str:
+        raise ValueError(f"it is of type {type(text).__name__}, and no text")
+    try:
+        value = _decoder.decode(text)
+        surrogate = "\\u" in text and _SURROGATE.search(_encoder.encode(value))
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if value is None:
+        raise ValueError("null is no value")
+    if surrogate:
+        raise ValueError("it has a lone surrogate")
+    return value
 
 
 def size_of(text: str) -> int:

@@ -62,7 +62,7 @@ class Accessor:
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value under ``key``, or ``default`` if there is none or it has expired."""
         found = self._read([check_key(key)]).entries
-        return self._value(found[0].text) if found else default
+        return self._value(found[0].text, key) if found else default
 
     def delete(self, key: str) -> None:
         """Delete one key; does nothing if it is absent."""
@@ -95,7 +95,9 @@ class Accessor:
 
     def items(self) -> ItemsView[str, Any]:
         """Return all keys and values in the order of the keys, as they stood at one moment."""
-        return {stored.key: self._value(stored.text) for stored in self._read(None).entries}.items()
+        return {
+            stored.key: self._value(stored.text, stored.key) for stored in self._read(None).entries
+        }.items()
 
     def get_many(self, keys: Sequence[str]) -> dict[str, Any]:
         """Return the values of those ``keys`` that are there, as they stood at one moment."""
@@ -107,7 +109,7 @@ class Accessor:
         if not names:
             return {}
         found = {stored.key: stored.text for stored in self._read(names).entries}
-        return {name: self._value(found[name]) for name in names if name in found}
+        return {name: self._value(found[name], name) for name in names if name in found}
 
     def history(self, key: str, limit: int | None = None) -> list[HistoryEntry]:
         """Return the versions of ``key`` that are kept, newest first."""
@@ -286,7 +288,7 @@ class Accessor:
 
         def change(now: int, entry: StoredEntry | None) -> Put:
             nonlocal new
-            new = fn(self._value(entry.text) if entry else default)
+            new = fn(self._value(entry.text, key) if entry else default)
             if new is None:
                 raise InvalidValueError(
                     f"the function given to update({key!r}) returned None; return the new value, or delete() the key",
@@ -360,11 +362,11 @@ class Accessor:
     def _entry(self, stored: StoredEntry) -> Entry:
         return Entry(
             key=stored.key,
-            value=self._value(stored.text),
+            value=self._value(stored.text, stored.key),
             version=stored.version,
             updated_at=to_datetime(stored.updated_at),
             expires_at=optional_datetime(stored.expires_at),
-            writer=self._writer_of(stored.writer),
+            writer=self._writer_of(stored.writer, stored.key),
         )
 
     def _history_entry(self, row: StoredVersion) -> HistoryEntry:
@@ -372,30 +374,31 @@ class Accessor:
             key=row.key,
             version=row.version,
             action=row.action,
-            value=None if row.text is None else self._value(row.text),
+            value=None if row.text is None else self._value(row.text, row.key),
             size=row.size,
             sha256=row.sha256,
             written_at=to_datetime(row.written_at),
             expires_at=optional_datetime(row.expires_at),
-            writer=self._writer_of(row.writer),
+            writer=self._writer_of(row.writer, row.key),
         )
 
-    def _writer_of(self, text: str | None) -> Writer | None:
+    def _writer_of(self, text: str | None, key: str) -> Writer | None:
         try:
             return None if text is None else Writer.from_text(text)
         except (ValueError, TypeError, RecursionError) as exc:
-            raise self._corrupted("a writer", text) from exc
+            raise self._corrupted("a writer", key, text) from exc
 
-    def _value(self, text: str) -> Any:
+    def _value(self, text: str, key: str) -> Any:
         try:
             return decode(text)
-        except (ValueError, RecursionError) as exc:
-            raise self._corrupted("a value", text) from exc
+        except ValueError as exc:
+            raise self._corrupted("a value", key, text) from exc
 
-    def _corrupted(self, what: str, text: str | None) -> StoreCorruptedError:
+    def _corrupted(self, what: str, key: str, text: str | None) -> StoreCorruptedError:
         address = self._store.backend.address
         return StoreCorruptedError(
-            f"the store {address} has {what} of {self._scope} that keepstate did not write: {text!r:.60}",
+            f"the store {address} has {what} under the key {key!r} of {self._scope} that keepstate did not write: "
+            f"{text!r:.60}; write it anew, or delete it",
             address=address,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 from keepstate.cli import options, output
@@ -176,8 +177,13 @@ def _checkpoints(store: StateStore, ti: TaskInstanceInfo) -> dict[str, Any]:
     if not ti.entries:
         return {}
     entries = store.backend.read(ti.scope, None, now=store.clock(), limit=_LOOKED_THROUGH).entries
-    values = {entry.key: decode(entry.text) for entry in entries}
-    return {key: value for key, value in values.items() if is_checkpoint(value)}
+    found = {}
+    for entry in entries:
+        # one that is damaged is no checkpoint
+        with contextlib.suppress(ValueError):
+            if is_checkpoint(value := decode(entry.text)):
+                found[entry.key] = value
+    return found
 
 
 def _sight_of(store: StateStore, scope: HeldScope, state: str | None, now: datetime) -> Sight | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from keepstate.cli.exit_codes import ExitCode, Stop
 from keepstate.cli.times import instant
 from keepstate.clock import optional_datetime, to_datetime
 from keepstate.scope import TaskScope, Writer
@@ -171,11 +172,30 @@ def change(notice: ChangeNotice) -> dict[str, Any]:
         **where,
         "key": notice.key,
         "action": notice.action,
-        "value": None if notice.text is None else decode(notice.text),
+        "value": None if notice.text is None else _value_of(notice),
         "version": notice.version,
         "updated_at": instant(to_datetime(notice.updated_at)),
-        "writer": None if notice.writer is None else writer(_whole(Writer.from_text(notice.writer), scope)),
+        "writer": None if (who := writer_of(notice)) is None else writer(_whole(who, scope)),
     }
+
+
+def writer_of(notice: ChangeNotice) -> Writer | None:
+    """Return who made a change; ``None`` where that is not known, or damaged."""
+    try:
+        return None if notice.writer is None else Writer.from_text(notice.writer)
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _value_of(notice: ChangeNotice) -> Any:
+    try:
+        return decode(notice.text or "")
+    except ValueError as exc:
+        raise Stop(
+            f"the store has a value under the key {notice.key!r} of {notice.scope} that keepstate did not write: "
+            f"{notice.text!r:.60}",
+            ExitCode.IO,
+        ) from exc
 
 
 def _whole(who: Writer, scope: EntryScope) -> Writer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ from keepstate.cli.scopes import choose
 from keepstate.cli.stores import opened
 from keepstate.clock import to_datetime
 from keepstate.errors import BackendUnavailableError
-from keepstate.scope import RunScope, TaskScope, Writer
+from keepstate.scope import RunScope, TaskScope
 from keepstate.settings import Settings
 from keepstate.values import decode
 
@@ -148,6 +149,7 @@ def _show_json(notice: ChangeNotice) -> None:
 
 
 def _show_line(notice: ChangeNotice) -> None:
+    from keepstate.cli.shapes import writer_of
     from keepstate.cli.tables import is_checkpoint, progress, shortened, writer_cell
 
     moment = to_datetime(notice.updated_at).astimezone()
@@ -159,9 +161,12 @@ def _show_line(notice: ChangeNotice) -> None:
         place = str(scope)
     what = "deleted"
     if notice.text is not None:
-        value: Any = decode(notice.text)
-        what = f"= {progress(value) if is_checkpoint(value) else shortened(notice.text, 100)}"
-    by = writer_cell(None if notice.writer is None else Writer.from_text(notice.writer))
+        value: Any = None
+        # what is damaged is shown as it is
+        with contextlib.suppress(ValueError):
+            value = decode(notice.text)
+        what = f"= {progress(value) if is_checkpoint(value) else shortened(str(notice.text), 100)}"
+    by = writer_cell(writer_of(notice))
     output.put(
         output.visible(f"{moment:%H:%M:%S}  {place}  {notice.key} {what}  (version {notice.version}, {by})")
     )

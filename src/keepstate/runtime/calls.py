@@ -96,7 +96,7 @@ class Call:
             )
         self._run.returned_results = True
         log.info("%s has succeeded in this run already; its stored result is returned", self.scope)
-        return (decode(outcome.result),)
+        return (None if outcome.result == "null" else decode(outcome.result),)
 
     def begin(self) -> Body:
         """Begin the next attempt, with an accessor of its own, and return its body."""

@@ -14,20 +14,20 @@ from keepstate.clock import optional_datetime
 from keepstate.server.rest.changing import change, change_what_stands
 from keepstate.server.rest.conditions import Condition
 from keepstate.server.roles import Right
-from keepstate.values import check_key, decode
+from keepstate.values import check_key, size_of
 from keepstate.web.addresses import ASSET, MAPPED, TASK
 from keepstate.web.asked import page
-from keepstate.web.difference import Difference, difference
 from keepstate.web.forms import DEFAULT, KEEP, Problems, Typed, typed, understood
 from keepstate.web.place import Place, place_of, standing
 from keepstate.web.rendering import render
-from keepstate.web.shown import EntryShown, Token, entry_shown, pretty, tokens
+from keepstate.web.shown import EntryShown, Token, as_text, difference_of, entry_shown, pretty, tokens
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from keepstate.backends.answers import StoredEntry
     from keepstate.web.asked import Asked
+    from keepstate.web.difference import Difference
 
 _CONFLICT = 409
 _INVALID = 422
@@ -156,7 +156,7 @@ def _conflict(asked: Asked, place: Place, form: Typed, text: str) -> Response:
         conflict = Conflict(form.version == 0, None, "", None)
     else:
         shown = entry_shown(entry, place.scope, asked)
-        changes = difference(decode(entry.text), decode(text))
+        changes = difference_of(entry.text, text)
         conflict = Conflict(form.version == 0, shown, pretty(entry.text), changes)
     again = Typed(form.key, form.value, form.expiry, form.expires_at, entry.version if entry else 0)
     return _form(asked, place, again, entry, conflict=conflict, status=_CONFLICT)
@@ -190,7 +190,7 @@ def show_value(asked: Asked) -> Response:
     if entry is None:
         raise _gone(key)
     text = pretty(entry.text)
-    return HTMLResponse(render("_value.html", Whole(key, tokens(text), len(entry.text.encode()))))
+    return HTMLResponse(render("_value.html", Whole(key, tokens(text), size_of(as_text(entry.text)))))
 
 
 def ask_delete(asked: Asked) -> Response:

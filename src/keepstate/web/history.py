@@ -11,16 +11,15 @@ from keepstate.clock import to_datetime
 from keepstate.server.rest.conditions import ALWAYS, Condition
 from keepstate.server.rest.history import restore as restored
 from keepstate.server.roles import Right
-from keepstate.values import check_key, decode
+from keepstate.values import check_key
 from keepstate.web.addresses import ASSET, MAPPED, TASK
 from keepstate.web.asked import page
-from keepstate.web.difference import Difference, difference
 from keepstate.web.editing import done
 from keepstate.web.forms import typed
 from keepstate.web.frame import Crumb
 from keepstate.web.live import events
 from keepstate.web.place import Place, place_of, standing, watch
-from keepstate.web.shown import Token, WriterShown, preview, tokens, writer_shown
+from keepstate.web.shown import Token, WriterShown, difference_of, is_damaged, preview, tokens, writer_shown
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from keepstate.backends.answers import StoredVersion
     from keepstate.web.asked import Asked
+    from keepstate.web.difference import Difference
     from keepstate.web.frame import Frame
 
 _NOT_AS_SEEN = 412
@@ -49,6 +49,7 @@ class VersionShown:
     size: int
     tokens: tuple[Token, ...]
     cut: bool
+    damaged: bool
     kept: bool
     difference: Difference | None
     restorable: bool
@@ -96,6 +97,7 @@ def _shown(
     asked: Asked, place: Place, row: StoredVersion, before: StoredVersion | None, current: int
 ) -> VersionShown:
     text, cut = preview(row.text) if row.text is not None else ("", False)
+    damaged = row.text is not None and is_damaged(row.text)
     return VersionShown(
         row.version,
         _ACTIONS.get(row.action, row.action),
@@ -104,9 +106,10 @@ def _shown(
         row.size,
         tokens(text),
         cut,
+        damaged,
         row.text is not None,
         _difference(before, row),
-        row.text is not None and row.version != current,
+        row.text is not None and not damaged and row.version != current,
         row.version == current,
     )
 
@@ -116,7 +119,7 @@ def _difference(before: StoredVersion | None, after: StoredVersion) -> Differenc
         return None
     if len(before.text) + len(after.text) > _COMPARED:
         return None
-    return difference(decode(before.text), decode(after.text))
+    return difference_of(before.text, after.text)
 
 
 def restore(asked: Asked) -> Response:

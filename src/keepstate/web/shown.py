@@ -12,6 +12,7 @@ from keepstate.errors import InvalidIdError
 from keepstate.scope import TaskScope
 from keepstate.server.writers import writer_for
 from keepstate.values import decode, size_of
+from keepstate.web.difference import difference
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from keepstate.scope import Writer
     from keepstate.web.addresses import Addresses
     from keepstate.web.asked import Asked
+    from keepstate.web.difference import Difference
 
 _ONE_LINE = 72
 _MOST_LINES = 8
@@ -70,11 +72,12 @@ class WriterShown:
 
 @dataclass(frozen=True)
 class EntryShown:
-    """An entry in a list. ``cut`` says that its value goes on."""
+    """An entry in a list. ``cut`` says that its value goes on, ``damaged`` that it is none that keepstate wrote."""
 
     key: str
     tokens: tuple[Token, ...]
     cut: bool
+    damaged: bool
     size: int
     version: int
     updated_at: datetime
@@ -90,7 +93,8 @@ def entry_shown(stored: StoredEntry, scope: EntryScope, asked: Asked) -> EntrySh
         stored.key,
         tokens(text),
         cut,
-        size_of(stored.text),
+        is_damaged(stored.text),
+        size_of(as_text(stored.text)),
         stored.version,
         to_datetime(stored.updated_at),
         optional_datetime(stored.expires_at),
@@ -102,17 +106,41 @@ def entry_shown(stored: StoredEntry, scope: EntryScope, asked: Asked) -> EntrySh
 # -------------------------------------------------------------------------------------------------- values
 
 
+def as_text(stored: object) -> str:
+    """Return a stored value as text, which it may not be where somebody else has written to the table."""
+    return stored if isinstance(stored, str) else repr(stored)
+
+
+def is_damaged(text: str) -> bool:
+    """Whether a stored value is none that keepstate wrote."""
+    try:
+        decode(text)
+    except ValueError:
+        return True
+    return False
+
+
 def pretty(text: str) -> str:
-    """Return JSON as people write it: on one line where it fits, else indented."""
-    value = decode(text)
+    """Return JSON as people write it: on one line where it fits, else indented. What is damaged is left as it is."""
+    try:
+        value = decode(text)
+    except ValueError:
+        return as_text(text)
     line = json.dumps(value, ensure_ascii=False)
     return line if len(line) <= _ONE_LINE else json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def difference_of(before: str, after: str) -> Difference | None:
+    """Return how one stored value differs from another, or ``None`` where one is damaged."""
+    if is_damaged(before) or is_damaged(after):
+        return None
+    return difference(decode(before), decode(after))
 
 
 def preview(text: str) -> tuple[str, bool]:
     """Return the beginning of a value, and whether it goes on."""
     if len(text) > _LAID_OUT:
-        return text[:_MOST_CHARACTERS], True
+        return as_text(text)[:_MOST_CHARACTERS], True
     lines = pretty(text).split("\n")
     shown = "\n".join(lines[:_MOST_LINES])
     return shown[:_MOST_CHARACTERS], len(lines) > _MOST_LINES or len(shown) > _MOST_CHARACTERS
@@ -125,7 +153,7 @@ def tokens(text: str) -> tuple[Token, ...]:
 
 def progress_of(text: str) -> Progress | None:
     """Return how far a checkpoint has come, or ``None`` for an entry that `checkpoint` did not write."""
-    if len(text) > _MOST_CHARACTERS or not text.startswith('{"position":'):
+    if len(text) > _MOST_CHARACTERS or not as_text(text).startswith('{"position":') or is_damaged(text):
         return None
     value: Any = decode(text)
     position, total, done = value.get("position"), value.get("total"), value.get("done")

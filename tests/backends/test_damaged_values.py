@@ -1,0 +1,89 @@
+"""Values and writers that somebody else has written into the tables: none is taken for one of keepstate's."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from keepstate.connect import connect
+from keepstate.errors import StoreCorruptedError
+from keepstate.settings import Settings
+from keepstate.values import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from keepstate.store import StateStore
+
+DAMAGED = [
+    "1e999",
+    "[-1e999]",
+    "1" * 400 + ".5",
+    r'"\ud800"',
+    r'{"\uDFFF":1}',
+    "null",
+    " null",
+    "NaN",
+    "{",
+    b"\xff",
+    b"1",
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StateStore]:
+    """A store with two entries of one task instance."""
+    with connect(f"sqlite:///{tmp_path}/state.db", settings=Settings()) as opened:
+        opened.task("d", "r", "t", try_number=1).set_many({"bad": 1, "good": 2})
+        yield opened
+
+
+def spoil(store: StateStore, column: str, value: str | bytes) -> None:
+    """Write into the table, past keepstate, what the entry `bad` has."""
+    connection = sqlite3.connect(store.backend.address.removeprefix("sqlite:///"))
+    with connection:
+        for table in ("keepstate_entry", "keepstate_log"):
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE entry_key = 'bad'", [value])
+    connection.close()
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=repr)
+def test_a_value_that_keepstate_did_not_write_is_named(store: StateStore, text: str | bytes) -> None:
+    """With its task instance and key, by every way of reading; its neighbours are read, and it can be written anew."""
+    spoil(store, "value", text)
+    task = store.task("d", "r", "t", try_number=1)
+    for read in (
+        lambda: task.get("bad"),
+        lambda: task.get_many(["bad"]),
+        lambda: task.entry("bad"),
+        task.items,
+        lambda: task.history("bad"),
+        lambda: task.update("bad", str),
+    ):
+        with pytest.raises(
+            StoreCorruptedError, match=r"under the key 'bad' of d / r / t that keepstate did not"
+        ) as caught:
+            read()
+        str(caught.value).encode()
+    assert task.get("good") == 2
+    task.set("bad", 3)
+    assert task.get("bad") == 3
+
+
+def test_a_writer_that_keepstate_did_not_write_is_named(store: StateStore) -> None:
+    """A name that nobody could print, too."""
+    spoil(store, "writer", r'{"kind":"web","name":"\ud800"}')
+    task = store.task("d", "r", "t")
+    assert task.get("bad") == 1
+    with pytest.raises(StoreCorruptedError, match="a writer under the key 'bad'"):
+        task.entry("bad")
+
+
+@pytest.mark.parametrize("value", ["\x01", "\\ud800", "😀", 1.7e308, -5e-324, [None, 1e16], "\u2028"])
+def test_what_looks_damaged_and_is_not_is_read(value: object) -> None:
+    """Escapes of control characters, of backslashes, and pairs; large and small numbers."""
+    assert decode(encode(value)) == value
+    assert decode(r'"\ud83d\ude00"') == "😀"

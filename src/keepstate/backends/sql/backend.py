@@ -28,7 +28,7 @@ from keepstate.backends.requests import (
     HistoryPolicy,
     Session,
 )
-from keepstate.backends.sql import assets, attempts, entries, images, purge, removal
+from keepstate.backends.sql import assets, attempts, entries, images, purge
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import (
     Database,
@@ -37,6 +37,7 @@ from keepstate.backends.sql.database import (
     Transaction,
 )
 from keepstate.backends.sql.lists import Lists
+from keepstate.backends.sql.removal import Removal
 from keepstate.backends.sql.scopes import (
     ScopeRow,
     admit,
@@ -48,10 +49,8 @@ from keepstate.backends.sql.sessions import find_repeated, note
 from keepstate.backends.sql.tokens import TokenRows
 from keepstate.errors import KeepstateError
 from keepstate.scope import (
-    AssetScope,
     Attempt,
     CleanupReport,
-    RunScope,
     TaskScope,
     Writer,
 )
@@ -69,7 +68,7 @@ _NO_ENTRY = (None,) * 6
 _MOST_WATCHED = 10_000
 
 
-class SqlBackend(Lists):
+class SqlBackend(Lists, Removal):
     """Entries in SQLite, PostgreSQL or MySQL."""
 
     guide_only = False
@@ -317,43 +316,6 @@ class SqlBackend(Lists):
         """See `Backend.outcome`."""
         rows = self._query(sql.OUTCOME, {"digest": scope.digest})
         return Outcome(*rows[0]) if rows else None
-
-    # ------------------------------------------------------------------------------------------ removal
-
-    def delete_run(self, dag_id: str, run_id: str, *, now: int, session: Session | None = None) -> int:
-        """See `Backend.delete_run`."""
-
-        def erase(own: Session | None) -> int:
-            return self._write(lambda tx: self._erase_run(tx, RunScope(dag_id, run_id), now, own))
-
-        return erase(session) if session is not None or self._sessions is None else self._numbered(erase)
-
-    def _erase_run(self, tx: Transaction, run: RunScope, now: int, session: Session | None) -> int:
-        scopes = removal.lock_run(tx, self._db.dialect, run)
-        repeated = find_repeated(tx, session, self.address)
-        if repeated:
-            return repeated.version
-        count = removal.erase_run(tx, scopes, now)
-        note(tx, session, Applied(count, 0), now)
-        return count
-
-    def delete_asset(self, scope: AssetScope, *, now: int, session: Session | None = None) -> bool:
-        """See `Backend.delete_asset`."""
-
-        def erase(own: Session | None) -> bool:
-            return self._write(lambda tx: self._erase_asset(tx, scope, now, own))
-
-        return erase(session) if session is not None or self._sessions is None else self._numbered(erase)
-
-    def _erase_asset(self, tx: Transaction, scope: AssetScope, now: int, session: Session | None) -> bool:
-        scope_id = removal.lock_asset(tx, self._db.dialect, scope)
-        repeated = find_repeated(tx, session, self.address)
-        if repeated:
-            return repeated.version == 1
-        if scope_id is not None:
-            removal.erase_asset(tx, scope_id)
-        note(tx, session, Applied(int(scope_id is not None), 0), now)
-        return scope_id is not None
 
     # ------------------------------------------------------------------------------------------- upkeep
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import sqlalchemy
@@ -37,7 +38,16 @@ _UNKNOWN_OPTION = re.compile(
 )
 """What drivers say of an option of the URL that they don't know."""
 
+
 Meaning = tuple[type[BackendError | ConfigurationError], str]
+
+
+def picking(names: Sequence[str]) -> Callable[[Params], tuple[Any, ...]]:
+    """Return what picks parameters in the order of their names."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    # with a single name, `itemgetter` would return what it found bare
+    return lambda params: tuple(params[name] for name in names)
 
 
 class EngineTransaction:

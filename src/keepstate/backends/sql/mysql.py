@@ -6,7 +6,6 @@ import math
 import re
 from functools import lru_cache
 from importlib.util import find_spec
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from keepstate.backends.sql.database import AlreadyDoneError, Params, Row, TransientError
@@ -27,6 +26,7 @@ try:
         EngineDatabase,
         EngineTransaction,
         Meaning,
+        picking,
         pooled,
         read_url,
         text_of,
@@ -59,10 +59,7 @@ def _placed(sql: str) -> tuple[str, Callable[[Params], tuple[Any, ...]]]:
     """
     text = MYSQL.respelled(sql)
     names = NAMED.findall(text)
-    if len(names) > 1:
-        return NAMED.sub("%s", text), itemgetter(*names)
-    # with a single name, `itemgetter` would return what it found bare
-    return NAMED.sub("%s", text), lambda params: tuple(params[name] for name in names)
+    return NAMED.sub("%s", text), picking(names)
 
 
 def _read(row: Row) -> Row:

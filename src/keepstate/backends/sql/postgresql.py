@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.sql.database import Params, RepeatedRequestError, TransientError
@@ -18,6 +17,7 @@ try:
         EngineDatabase,
         EngineTransaction,
         Meaning,
+        picking,
         pooled,
         read_url,
         text_of,
@@ -59,10 +59,7 @@ def _numbered(sql: str) -> tuple[bytes, Callable[[Params], tuple[Any, ...]]]:
     """Turn ``:name`` into ``$1``, and say how to pick the parameters in that order."""
     names = list(dict.fromkeys(NAMED.findall(sql)))
     text = NAMED.sub(lambda found: f"${names.index(found[1]) + 1}", sql).encode()
-    # with a single name, `itemgetter` would return what it found bare
-    return text, itemgetter(*names) if len(names) > 1 else lambda params: tuple(
-        params[name] for name in names
-    )
+    return text, picking(names)
 
 
 class PostgresTransaction(EngineTransaction):

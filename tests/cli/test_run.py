@@ -90,8 +90,12 @@ def test_a_command_that_a_signal_ended_is_128_and_more(process, script) -> None:
 
 
 def test_a_command_that_is_not_there_is_127(process) -> None:
-    """As a shell has it, too."""
-    assert process("run", "--", "no-such-program-anywhere").code == 127
+    """As a shell has it, too. It is said at once, however many retries there are."""
+    done = process("run", "--retries", "5", "--retry-delay", "1h", "--", "no-such-program-anywhere")
+    assert done.code == 127
+    assert (
+        "attempt 1 failed: exit code 127, as 'no-such-program-anywhere' was not found; no retry" in done.err
+    )
 
 
 def test_another_command_in_the_place_of_a_succeeded_one_is_refused(process, script) -> None:

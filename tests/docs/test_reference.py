@@ -12,6 +12,7 @@ import pytest
 import keepstate
 from keepstate import errors, scope, settings
 from keepstate.accessors import AssetStateStore, TaskStateStore
+from keepstate.backends.sql.migrations import LATEST
 from keepstate.testing import ManualClock
 from keepstate.testing.spool import SpoolJobSystem
 from tests.docs.pages import DOCS
@@ -34,6 +35,17 @@ CLASSES = {name: value for name, value in PUBLIC.items() if inspect.isclass(valu
 RECORDS = [
     value for value in vars(scope).values() if dataclasses.is_dataclass(value) and value is not scope.RunScope
 ]
+
+
+def test_pages_show_the_latest_revision_of_the_tables() -> None:
+    """What `keepstate doctor` says in the pages is what it says."""
+    told = {
+        (page.name, int(number))
+        for page in DOCS.rglob("*.md")
+        for number in re.findall(r"at revision (\d+), the latest", page.read_text(encoding="utf-8"))
+    }
+    assert told
+    assert {number for _, number in told} == {LATEST}, sorted(told)
 
 
 def _documented() -> dict[str, str]:

@@ -84,8 +84,13 @@ def test_exit_codes(store: StateStore, script: str, code: int, reason: str) -> N
 
 @pytest.mark.parametrize(("command", "code"), [("no-such-program", 127), ("/etc/passwd", 126), ("/", 126)])
 def test_a_command_that_cannot_be_started(store: StateStore, command: str, code: int) -> None:
-    """It is 127 for what is not found and 126 for what can't be executed, as in a shell."""
-    assert quick(store, [command, "x"])[0] == code
+    """It is 127 for what is not found and 126 for what can't be executed, as in a shell; it is not tried again."""
+    returned, events = quick(store, [command, "x"], retries=3)
+    assert returned == code
+    assert attempts(store) == [(1, "failed")]
+    reason = store.attempts("nightly", "1", "load")[0].reason
+    assert reason.startswith(f"exit code {code}, as {command!r} ")
+    assert str(events[-1]) == "no retry, as that would end in the same way"
 
 
 def test_a_script_without_an_interpreter_is_a_shell_script(store: StateStore, tmp_path: Path) -> None:

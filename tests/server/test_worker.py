@@ -613,6 +613,16 @@ def test_errors_come_out_as_raised(served: Served, clock: ManualClock) -> None:
         assert denied.value.address == served.url
 
 
+def test_a_missing_token_is_told_of_once(served: Served) -> None:
+    """With where it comes from, and the setting that it belongs into."""
+    with (
+        connect(served.url, settings=Settings(retry_timeout=0)) as store,
+        pytest.raises(AccessDeniedError, match=r"create` makes one; set KEEPSTATE_TOKEN to it$") as denied,
+    ):
+        store.task("d", "r", "t").get("k")
+    assert str(denied.value).count("keepstate token create") == 1
+
+
 def test_the_database_is_nobodys_business(
     served: Served, store: StateStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,20 @@ turns=0
 until gone || [ $turns -ge 200 ]; do sleep 0.05; turns=$((turns + 1)); done
 """
 
+# the others pass: a machine without memory, a file that is being written
+_FOR_GOOD = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENOEXEC,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.E2BIG,
+    }
+)
+
 NOT_FOUND = 127
 """The exit code of a command that is not there, as a shell has it."""
 
@@ -126,7 +140,7 @@ class Child:
         self._over = False
         self._killer: threading.Timer | None = None
         self._timed_out = False
-        self._process = _started(list(command), environment, guard)
+        self._process, self._startable = _started(list(command), environment, guard)
         # it is known by now; but a guard that was killed is to be told of
         guard.watch(self._process.pid)
 
@@ -174,6 +188,11 @@ class Child:
         """Whether it was stopped because it took too long."""
         return self._timed_out
 
+    @property
+    def startable(self) -> bool:
+        """Whether there is a program to start: where there is none, trying again finds none either."""
+        return self._startable
+
     def _time_out(self) -> None:
         self._timed_out = True
         self.stop()
@@ -192,22 +211,28 @@ class Child:
         return status.si_code != os.CLD_EXITED
 
 
-def _started(command: list[str], environment: Mapping[str, str], guard: Guard) -> subprocess.Popen[bytes]:
-    """Start the command as a shell would: a file without an interpreter's name is a shell script."""
+def _started(
+    command: list[str], environment: Mapping[str, str], guard: Guard
+) -> tuple[subprocess.Popen[bytes], bool]:
+    """Start the command as a shell would: a file without an interpreter's name is a shell script.
+
+    Returns a child that only says what is the matter, and ``False``, where there is nothing that could be started.
+    """
     try:
-        return _forked(command, environment, guard)
+        return _forked(command, environment, guard), True
     except (OSError, ValueError) as exc:
         trouble = exc
     if isinstance(trouble, OSError) and trouble.errno == errno.ENOEXEC:
         file = shutil.which(command[0], path=environment.get("PATH"))
         if file is not None and not _is_binary(file):
-            return _forked([_SHELL, file, *command[1:]], environment, guard)
+            return _forked([_SHELL, file, *command[1:]], environment, guard), True
     # a child that ends with the code, and says on stderr what a shell would
     missing = isinstance(trouble, FileNotFoundError | NotADirectoryError)
     why = "not found" if missing else getattr(trouble, "strerror", None) or str(trouble)
     name = command[0].replace("\0", "?")
     script = f'printf "keepstate: %s: %s\\n" "$1" "$2" >&2; exit {NOT_FOUND if missing else NOT_STARTED}'
-    return _forked([_SHELL, "-c", script, "keepstate", name, why], environment, guard)
+    told = _forked([_SHELL, "-c", script, "keepstate", name, why], environment, guard)
+    return told, isinstance(trouble, OSError) and trouble.errno not in _FOR_GOOD
 
 
 def _forked(command: list[str], environment: Mapping[str, str], guard: Guard) -> subprocess.Popen[bytes]:

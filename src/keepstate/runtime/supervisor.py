@@ -30,7 +30,7 @@ from keepstate.errors import (
     TaskArgumentsChangedError,
 )
 from keepstate.runtime.attempts import PATIENCE, begin, describe
-from keepstate.runtime.commands import Child, Guard
+from keepstate.runtime.commands import NOT_FOUND, Child, Guard
 from keepstate.runtime.liveness import Presence
 from keepstate.runtime.names import program_name
 from keepstate.runtime.retries import RetryPolicy, seconds
@@ -114,7 +114,7 @@ def supervise(  # noqa: PLR0913 - as many as `keepstate run` has options
 ) -> int:
     """Run ``command``, again and again until it succeeds or its ``retries`` are used up; return its last exit code.
 
-    The code is a shell's: 128 + n when signal n ended it, 126 or 127 when it could not be started; 124 when it took longer
+    The code is a shell's: 128 + n when signal n ended it, 126 or 127 when it could not be started, which is not tried again; 124 when it took longer
     than ``timeout`` (then its process group is ended by SIGTERM, and after ``grace`` by SIGKILL). A command that has succeeded
     in the named run before is not run again: 0; another command in its place is refused. Retries count per call of this
     function, try numbers go on.
@@ -235,6 +235,7 @@ class _Job:
         self._stopped: int | None = None
         self._early: int | None = None
         self._code: int | None = None
+        self._startable = True
         self.allowance = Allowance()
         self.idle: Callable[[float | None], None] | None = None
 
@@ -271,7 +272,7 @@ class _Job:
                 return 0
             failures += 1
             take_over = False
-            last = failures > self._policy.retries or self._stopped is not None
+            last = failures > self._policy.retries or not self._startable or self._stopped is not None
             # a later attempt's beginning ends it all here
             _end(attempt, "failed" if last else "up_for_retry", told)
             if hold is not None and hold.overtaken:
@@ -339,6 +340,7 @@ class _Job:
             if (early := self._signal() or self._early) is not None:
                 child.send(early)
             code = child.wait(self._timeout, self.idle)
+            self._startable = child.startable
         except BaseException as exc:
             # the guard ends the command
             _end_by(attempt, exc)
@@ -350,6 +352,10 @@ class _Job:
             # a late beat must not end the next attempt's command
             attempt.on_overtaken = _nothing
         told = f"it took longer than {self._timeout:g} s" if child.timed_out else _told(code)
+        if not child.startable:
+            told += f", as {self._command[0]!r:.80} " + (
+                "was not found" if code == NOT_FOUND else "can't be started"
+            )
         if (stopped := self._signal()) is not None:
             told += f", after {signal.Signals(stopped).name} was passed on"
         return code, told
@@ -398,6 +404,8 @@ class _Job:
         if self._stopped is not None:
             name = signal.Signals(self._stopped).name
             self._tell("stopped", scope, f"stopped by {name}: no further attempt", number, code)
+        elif not self._startable:
+            self._tell("exhausted", scope, "no retry, as that would end in the same way", number, code)
         else:
             self._tell("exhausted", scope, f"no retry left of {self._policy.retries}", number, code)
 

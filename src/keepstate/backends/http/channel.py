@@ -209,8 +209,11 @@ class Channel:
         if status in _BUSY:
             raise _Trouble(f"HTTP status {status}{said}", at_least=_retry_after(answer))
         if status in {401, 403}:
+            source = "`keepstate token create`"
+            # the server may have said so already
+            token = "it" if source in said else f"a token from {source}"
             raise AccessDeniedError(
-                f"the server {self.address} does not admit this{said}; set KEEPSTATE_TOKEN to a token from `keepstate token create`",
+                f"the server {self.address} does not admit this{said}; set KEEPSTATE_TOKEN to {token}",
                 address=self.address,
             )
         if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:

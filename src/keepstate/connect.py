@@ -105,7 +105,7 @@ def database_at(url: str | None, settings: Settings) -> Database:
         return _embedded(settings)
     scheme = _scheme(url)
     if scheme == "sqlite":
-        return _sqlite(_sqlite_path(url), settings)
+        return _sqlite(sqlite_path(url), settings)
     family = scheme.partition("+")[0]
     if family in _POSTGRESQL:
         from keepstate.backends.sql import postgresql
@@ -135,7 +135,7 @@ def tokens_of(store: StateStore) -> TokenRows:
 
 def absolute(url: str) -> str:
     """Return the URL of the same store for a process in another folder."""
-    return f"sqlite:///{_sqlite_path(url).absolute()}" if _scheme(url) == "sqlite" else url
+    return f"sqlite:///{sqlite_path(url).absolute()}" if _scheme(url) == "sqlite" else url
 
 
 def absolute_home(home: str) -> str:
@@ -251,7 +251,8 @@ def _engine_database(engine: Any, settings: Settings) -> Database:
     )
 
 
-def _sqlite_path(url: str) -> Path:
+def sqlite_path(url: str) -> Path:
+    """Return the file that a SQLite URL names."""
     rest = url[len("sqlite:") :]
     path = rest.removeprefix("///")
     if path == rest or not path or path == ":memory:" or path.startswith("?"):

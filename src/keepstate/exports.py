@@ -8,17 +8,18 @@ exactly as they were.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.answers import StoredVersion
 from keepstate.backends.images import Head, Image, KeptAttempt, KeptEntry
-from keepstate.errors import InvalidInputError, KeepstateError
+from keepstate.errors import InvalidInputError, KeepstateError, StoreCorruptedError
 from keepstate.scope import AssetScope, RunScope, Writer, check_attempt
 from keepstate.values import check_key
 from keepstate.wire import codec
 from keepstate.wire.annotations import codec_of
-from keepstate.wire.bounds import ENDS, KINDS, LAST_INSTANT, MOST_ROWS
+from keepstate.wire.bounds import ENDS, KINDS, LAST_INSTANT
 from keepstate.wire.rules import stored_text
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ _KIND = "keepstate-export"
 _STATES = frozenset({*ENDS, "running", "deleted"})
 _ACTIONS = frozenset({"set", "delete", "clear", "reset"})
 _LARGEST = 2**63 - 1
+# with room to go on from there
+_MOST_CHANGES = 2**62
+_MOST_INCARNATIONS = 2**30
+_STORE = re.compile("[0-9a-f]{0,40}")
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
 
@@ -43,8 +48,30 @@ def lines_of(batches: Iterable[list[Image]], *, version: str, now: int) -> Itera
     for batch in batches:
         for image in batch:
             count += 1
+            _check_whole(image)
             yield _encoder.encode(image_codec.encode(image))
     yield _encoder.encode({"end": True, "scopes": count})
+
+
+def _check_whole(image: Image) -> None:
+    """Refuse to write what no import would take: an export is whole, or tells that it is not."""
+    key: str | None = None
+    try:
+        for entry in image.entries:
+            key = entry.key
+            _entry(entry)
+        for past in image.log:
+            key = past.key
+            _version(past)
+        key = None
+        _head(image.head)
+        for attempt in image.attempts:
+            _attempt(attempt)
+        _whole_image(image)
+    except (KeepstateError, TypeError, AttributeError) as exc:
+        where = f"{image.head.scope}" if key is None else f"the key {key!r:.200} of {image.head.scope}"
+        cure = "" if key is None else "; `keepstate get`, `history` and `clear --forget` reach what is there"
+        raise StoreCorruptedError(f"{where} is damaged, and stopped the export: {exc}{cure}") from exc
 
 
 def images_in(lines: Iterable[bytes]) -> Iterator[Image]:
@@ -61,7 +88,9 @@ def images_in(lines: Iterable[bytes]) -> Iterator[Image]:
         elif ended:
             raise _bad(number, "stands behind the last line of the export")
         elif type(data) is dict and "end" in data:
-            if data.get("scopes") != number - 2:
+            if data["end"] is not True or type(data.get("scopes")) is not int:
+                raise _bad(number, "is neither a scope nor the last line of an export")
+            if data["scopes"] != number - 2:
                 raise _bad(
                     number,
                     f"says that there are {data.get('scopes')!r:.40} scopes, and {number - 2:,} came before it",
@@ -84,18 +113,24 @@ def _bad(number: int, problem: str) -> InvalidInputError:
 
 def _json(line: bytes, number: int) -> Any:
     try:
-        return json.loads(line.decode())
+        data = json.loads(line.decode())
+        if b"\\ud" in line.lower():
+            # half a character, which no database takes
+            json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise _bad(number, "has a lone surrogate, which is no character") from None
     except UnicodeDecodeError:
         raise _bad(number, "is no UTF-8") from None
     except (ValueError, RecursionError):
         cut = "" if line.endswith(b"\n") else ": it is cut short"
         raise _bad(number, f"is no JSON{cut}") from None
+    return data
 
 
 def _check_header(data: Any) -> None:
     if type(data) is not dict or data.get("kind") != _KIND:
         raise InvalidInputError("this is no export of keepstate's: its first line does not say so")
-    if data.get("format") != FORMAT:
+    if type(data.get("format")) is not int or data["format"] != FORMAT:
         raise InvalidInputError(
             f"the export has the format {data.get('format')!r:.40}, and this keepstate reads format {FORMAT}; import it with the "
             f"version that wrote it, {data.get('keepstate')!r:.40}"
@@ -138,16 +173,20 @@ def _writer(text: str | None) -> None:
     if text is None:
         return
     try:
-        kind = Writer.from_text(text).kind
-    except (ValueError, TypeError, RecursionError):
-        kind = None
-    if kind not in KINDS:
+        # what a newer keepstate adds is ignored, here as where it is read
+        reader = codec.Reader(strict=False)
+        writer = codec.reading(_writer_codec, json.loads(text), reader, "writer")
+        text.encode()
+        writer.to_text().encode()
+    except (ValueError, TypeError, RecursionError, KeepstateError):
+        writer = None
+    if writer is None or writer.kind not in KINDS:
         _refuse(f"{text!r:.60} is no writer")
 
 
 def _head(head: Head) -> Head:
-    _whole("version", head.version)
-    _whole("incarnation", head.incarnation, MOST_ROWS, 1)
+    _whole("version", head.version, _MOST_CHANGES)
+    _whole("incarnation", head.incarnation, _MOST_INCARNATIONS, 1)
     _moments(head, "created_at", "updated_at")
     check_attempt(1 if head.try_number is None else head.try_number, head.attempt_id, head.item)
     if head.state is not None and head.state not in _STATES:
@@ -159,7 +198,7 @@ def _head(head: Head) -> Head:
 
 def _entry(entry: KeptEntry) -> KeptEntry:
     check_key(entry.key)
-    _whole("version", entry.version, least=1)
+    _whole("version", entry.version, _MOST_CHANGES, 1)
     _moments(entry, "updated_at", "expires_at")
     _writer(entry.writer)
     compact: KeptEntry = _compact(entry)
@@ -168,7 +207,7 @@ def _entry(entry: KeptEntry) -> KeptEntry:
 
 def _version(one: StoredVersion) -> StoredVersion:
     check_key(one.key)
-    _whole("version", one.version, least=1)
+    _whole("version", one.version, _MOST_CHANGES, 1)
     _whole("size", one.size)
     _moments(one, "written_at", "expires_at")
     if one.action not in _ACTIONS:
@@ -179,7 +218,8 @@ def _version(one: StoredVersion) -> StoredVersion:
 
 
 def _attempt(one: KeptAttempt) -> KeptAttempt:
-    _whole("incarnation", one.incarnation, MOST_ROWS, 1)
+    _whole("incarnation", one.incarnation, _MOST_INCARNATIONS, 1)
+    _whole("pid", one.pid)
     check_attempt(one.try_number, one.attempt_id or None, one.item)
     _moments(one, "started_at", "beat_at", "ended_at")
     if one.state not in _STATES:
@@ -191,6 +231,10 @@ def _attempt(one: KeptAttempt) -> KeptAttempt:
 
 def _whole_image(image: Image) -> Image:
     head = image.head
+    if not _STORE.fullmatch(image.store) or not _STORE.fullmatch(image.origin or ""):
+        _refuse("store and origin are hexadecimal digits")
+    if isinstance(head.scope, AssetScope):
+        _bare_asset(image)
     if isinstance(head.scope, RunScope) and (image.entries or image.log):
         _refuse("a run as a whole holds no entries")
     keys = [entry.key for entry in image.entries]
@@ -209,7 +253,16 @@ def _whole_image(image: Image) -> Image:
     return image
 
 
+def _bare_asset(image: Image) -> None:
+    head = image.head
+    if image.attempts or (head.try_number, head.attempt_id, head.item, head.state) != (None,) * 4:
+        _refuse("an asset has no attempts")
+    if any(entry.text is not None and entry.expires_at is not None for entry in image.entries):
+        _refuse("an entry of an asset does not expire")
+
+
 _codec = codec_of(Image)
+_writer_codec = codec_of(Writer)
 _RULES: dict[Any, Callable[[Any], Any]] = {
     Head: _head,
     KeptEntry: _entry,

@@ -60,7 +60,7 @@ def tables(url: str) -> set[str]:
 
 ALL = {
     f"keepstate_{name}"
-    for name in ("scope", "attempt", "entry", "log", "session", "asset", "token", "migration")
+    for name in ("scope", "attempt", "entry", "log", "session", "asset", "token", "store", "migration")
 }
 NAMES = [step.name for step in migrations.pending(0)]
 
@@ -71,7 +71,10 @@ def test_upgrading_makes_the_tables_once(url: str, database: Database) -> None:
     assert upgrade.upgrade(database, now=7) == NAMES
     assert upgrade.current(database) == migrations.LATEST == len(NAMES)
     assert tables(url) == ALL
+    ((own,),) = database.query("SELECT id FROM keepstate_store", {})
+    assert len(own) == 20
     assert upgrade.upgrade(database, now=8) == []
+    assert database.query("SELECT id FROM keepstate_store", {}) == [(own,)]
     noted = database.query("SELECT number, name, applied_at FROM keepstate_migration ORDER BY number", {})
     assert noted == [(number, name, 7) for number, name in enumerate(NAMES, start=1)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -139,6 +140,37 @@ def test_a_copy_shows_its_progress_on_a_terminal(source: str, target: str) -> No
     assert "copied 5 of 5 scopes" in shown
 
 
+def test_the_stores_of_a_copy_are_meant(run: Run, source: str, target: str, tmp_path: Path) -> None:
+    """An empty name, one that is mistyped, memory, and a second name of the same file are refused; nothing is made."""
+    (tmp_path / "link.db").symlink_to("source.db")
+    (tmp_path / "twin.db").hardlink_to(tmp_path / "source.db")
+    missing = f"sqlite:///{tmp_path / 'sorce.db'}"
+    for argv, told in (
+        (("copy", source, ""), "TARGET_URL is empty"),
+        (("copy", "", target), "SOURCE_URL is empty"),
+        (("copy", missing, target), "there is no store at"),
+        (("export", "--url", missing), "there is no store at"),
+        (("copy", source, "memory:"), "memory: ends with this command"),
+        (("copy", "memory:", target), "memory: ends with this command"),
+        (("copy", source, f"sqlite:///{tmp_path / 'link.db'}"), "the same store"),
+        (("copy", f"sqlite:///{tmp_path / 'twin.db'}", source), "the same store"),
+    ):
+        done = run(*argv)
+        assert (done.code, done.out) == (ExitCode.USAGE, ""), argv
+        assert told in one_line(done.err), argv
+    assert {one.name for one in tmp_path.glob("*.db")} == {"source.db", "link.db", "twin.db"}
+
+
+def test_what_the_target_has_more_is_told(run: Run, source: str, target: str) -> None:
+    """What was deleted in the source stays in the target, and the command says so."""
+    run("copy", source, target)
+    with keepstate.connect(source) as store:
+        store.delete_asset("orders")
+    done = run("copy", source, target)
+    assert done.code == 0
+    assert "the target has 1 asset more than the source" in one_line(done.err)
+
+
 def test_what_can_not_be_copied(run: Run, source: str, home: Path) -> None:
     """The same store twice; a store behind a server, which says where it can be done."""
     assert "the same store" in one_line(run("copy", source, source).err)
@@ -167,6 +199,47 @@ def test_an_export_is_a_header_scopes_and_an_end(run: Run, source: str, exported
     assert stat.S_IMODE(exported.stat().st_mode) == 0o600
     assert {one.suffix for one in exported.parent.glob("*state.jsonl*")} == {".jsonl"}
     assert run("export", "--url", source).out.splitlines()[1:] == exported.read_text().splitlines()[1:]
+
+
+def test_an_export_goes_where_it_is_told_to(run: Run, source: str, exported: Path, tmp_path: Path) -> None:
+    """Through a link to the file behind it, and into a pipe; neither link nor pipe is replaced."""
+    whole = exported.read_text().splitlines()[1:]
+    (tmp_path / "far").mkdir()
+    link, pipe = tmp_path / "link.jsonl", tmp_path / "pipe"
+    link.symlink_to("far/state.jsonl")
+    for _ in range(2):
+        assert run("export", "-o", str(link), "--url", source).code == 0
+        assert link.is_symlink()
+        assert (tmp_path / "far" / "state.jsonl").read_text().splitlines()[1:] == whole
+    assert [one.name for one in (tmp_path / "far").iterdir()] == ["state.jsonl"]
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "keepstate", "export", "-o", str(pipe), "--url", source]
+    with subprocess.Popen(command) as process:
+        assert pipe.read_text().splitlines()[1:] == whole
+        assert process.wait(timeout=30) == 0
+    assert pipe.is_fifo()
+    # it has another name for the file that it was redirected to
+    out = tmp_path / "out"
+    with out.open("w") as file:
+        file.write("before\n")
+        file.flush()
+        command[command.index(str(pipe))] = "/dev/stdout"
+        subprocess.run(command, stdout=file, check=True, timeout=30)
+    assert out.read_text().splitlines()[0] == "before"
+    assert out.read_text().splitlines()[2:] == whole
+
+
+def test_a_damaged_value_stops_an_export(run: Run, source: str, exported: Path) -> None:
+    """With the key and its scope named, and an older export left as it is; without the key the rest goes out."""
+    before = exported.read_text()
+    with closing(sqlite3.connect(source.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute("UPDATE keepstate_entry SET value = 'oops' WHERE entry_key = 'page'")
+    done = run("export", "-o", str(exported), "--url", source)
+    assert done.code == ExitCode.IO
+    assert "the key 'page' of etl / r1 / load is damaged" in one_line(done.err)
+    assert exported.read_text() == before
+    assert run("clear", "--forget", "--yes", *TASK, "--url", source).code == 0
+    assert run("export", "-o", str(exported), "--url", source).code == 0
 
 
 def test_an_import_is_the_original(run: Run, source: str, target: str, exported: Path) -> None:
@@ -234,6 +307,32 @@ def bad(lines: list[str]) -> Iterator[tuple[str, list[str], str]]:
         "history of a key that it does not have",
     )
     yield "a stranger", changed(lambda data: data.update(new=1)), "'new', which is not known here"
+    yield (
+        "a version with none to come",
+        changed(lambda data: data["head"].update(version=2**63 - 1)),
+        "from 0 to",
+    )
+    yield "an incarnation", changed(lambda data: data["head"].update(incarnation=2**31 - 1)), "from 1 to"
+    writer = r'{"kind":"api","name":"\ud800"}'
+    yield "half a character", changed(lambda data: data["entries"][0].update(writer=writer)), "no writer"
+    writer = '{"kind":"task","try_number":"abc"}'
+    yield "a writer's number", changed(lambda data: data["entries"][0].update(writer=writer)), "no writer"
+    yield (
+        "half a character in text",
+        changed(lambda data: data["head"].update(item="\ud800")),
+        "lone surrogate",
+    )
+    yield "a mark", changed(lambda data: data.update(store="a b")), "hexadecimal"
+    yield "a format of another type", [json.dumps(json.loads(header) | {"format": True})], "format True"
+    yield "no end", [header, first, '{"end": false, "scopes": 1}'], "line 3 is neither a scope nor the last"
+    asset = json.loads(lines[5])
+
+    def asset_with(**more: object) -> list[str]:
+        return [*lines[:5], json.dumps(asset | more), end]
+
+    brief = [asset["entries"][0] | {"expires_at": 2**50}]
+    yield "an asset's attempt", asset_with(head=asset["head"] | {"try_number": 3}), "an asset has no attempts"
+    yield "an asset's expiry", asset_with(entries=brief), "an entry of an asset does not expire"
     yield "a state", changed(lambda data: data["head"].update(state="x")), "no state 'x'"
 
 

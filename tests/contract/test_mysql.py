@@ -30,7 +30,7 @@ def database(mariadb: MariadbServer) -> Iterator[tuple[Backend, pymysql.Connecti
         connection.cursor() as cursor,
     ):
         cursor.execute("SHOW TABLES")
-        tables = {name for (name,) in cursor.fetchall()} - {"keepstate_migration"}
+        tables = {name for (name,) in cursor.fetchall()} - {"keepstate_migration", "keepstate_store"}
         yield store.backend, connection, sorted(tables)
 
 

@@ -23,7 +23,7 @@ DO $$
 DECLARE name text;
 BEGIN
   FOR name IN SELECT tablename FROM pg_tables
-    WHERE tablename LIKE 'keepstate\\_%' AND tablename <> 'keepstate_migration'
+    WHERE tablename LIKE 'keepstate\\_%' AND tablename NOT IN ('keepstate_migration', 'keepstate_store')
   LOOP
     EXECUTE format('DELETE FROM %I', name);
   END LOOP;

@@ -11,13 +11,15 @@ import hashlib
 import json
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from keepstate.backends.answers import StoredVersion  # noqa: TC001 - it is looked up where an image becomes JSON
 from keepstate.scope import AssetScope, RunScope, TaskScope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_LONGEST_URI = 1500
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,43 @@ class Head:
         text = json.dumps([str(type(self.scope).__name__), *_names(self.scope), *facts], ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:40]
 
+    def follows(self, other: Head) -> bool:
+        """Whether this is no earlier state than ``other`` in what one store does to one scope.
+
+        A scope that was removed and made again was created later; else a version and an attempt never go back.
+        """
+        if self.created_at != other.created_at:
+            return self.created_at > other.created_at
+        own = self.version, (self.incarnation, self.try_number or 0)
+        theirs = other.version, (other.incarnation, other.try_number or 0)
+        if own == theirs:
+            return self.updated_at >= other.updated_at
+        return own[0] >= theirs[0] and own[1] >= theirs[1]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What was last copied into a scope: the fingerprint of its head, and the store that had brought it to there."""
+
+    fingerprint: str
+    store: str
+
+    def to_text(self) -> str:
+        """Return what a store keeps of it."""
+        return f"{self.fingerprint} {self.store}"
+
+    @classmethod
+    def from_text(cls, text: str | None) -> Origin | None:
+        """Return what ``to_text`` wrote; nothing where nothing was copied."""
+        return None if text is None else cls(*text.split(" "))
+
 
 @dataclass(frozen=True)
 class Image:
     """A scope with all that hangs on it, at one moment. What has expired by then is not part of it.
 
-    ``origin`` is the fingerprint of the head that was last copied into this scope, if any was.
+    ``origin`` is the fingerprint of the head that was last copied into this scope, if any was. ``store`` is the identity of
+    the store that brought it to where it is: where nobody has changed it since it was copied, the one that it came from.
     """
 
     head: Head
@@ -87,6 +120,21 @@ class Image:
     log: tuple[StoredVersion, ...] = ()
     attempts: tuple[KeptAttempt, ...] = ()
     origin: str | None = None
+    store: str = ""
+
+    @classmethod
+    def of(cls, head: Head, copied: str | None, own: str, **contents: Any) -> Image:
+        """Return the image of a scope of the store ``own``, into which ``copied`` was copied, as `Origin` writes it."""
+        origin = Origin.from_text(copied)
+        if origin is None:
+            return cls(head, store=own, **contents)
+        store = origin.store if origin.fingerprint == head.fingerprint else own
+        return cls(head, origin=origin.fingerprint, store=store, **contents)
+
+    @property
+    def mark(self) -> str:
+        """What is kept of it where it is copied to."""
+        return Origin(self.head.fingerprint, self.store).to_text()
 
 
 @dataclass(frozen=True)
@@ -128,19 +176,30 @@ class Fate(Enum):
     UNCHANGED = "unchanged"
     """The scope held it already, or has gone on from there by itself since."""
     CONFLICT = "conflict"
-    """The scope was changed otherwise, and was left alone."""
+    """The scope holds something that the image does not go on from, and was left alone."""
 
 
-def may_replace(image: Image, there: Head, origin: str | None) -> Fate:
+def may_replace(image: Image, there: Head, copied: str | None) -> Fate:
     """Decide what becomes of an image where its scope is known: the one place where copies are compared.
 
-    ``origin`` is what was last copied there. It may be replaced if it stands as it was copied, or as what was copied from
-    there to where the image comes from: then nobody has changed it since.
+    ``copied`` is what was last copied there. Only a later state of the same may replace it: what came from the same store,
+    or what goes on from what was copied from there to where the image comes from.
     """
-    new, old = image.head.fingerprint, there.fingerprint
-    if new in {old, origin}:
+    new, old, origin = image.head.fingerprint, there.fingerprint, Origin.from_text(copied)
+    if new == old or (origin is not None and new == origin.fingerprint):
         return Fate.UNCHANGED
-    return Fate.COPIED if old in {origin, image.origin} else Fate.CONFLICT
+    goes_on = image.origin == old or stands_as_copied(there, copied, image.store)
+    return Fate.COPIED if goes_on and image.head.follows(there) else Fate.CONFLICT
+
+
+def stands_as_copied(there: Head, copied: str | None, store: str) -> bool:
+    """Whether a scope is as it was copied from ``store``, and nobody has changed it since."""
+    return store != "" and Origin.from_text(copied) == Origin(there.fingerprint, store)
+
+
+def without_uri(asset: AssetScope, number: int) -> AssetScope:
+    """Return what an asset is called whose uri has gone to another one, until it is known which it has now."""
+    return AssetScope(asset.name, f"moved:{number}:{asset.uri}"[:_LONGEST_URI])
 
 
 @runtime_checkable

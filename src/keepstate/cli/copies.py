@@ -16,7 +16,7 @@ from keepstate.backends.images import Selection, Tally
 from keepstate.cli import options, output
 from keepstate.cli.declared import Argument, Option
 from keepstate.cli.exit_codes import ExitCode, Stop
-from keepstate.cli.stores import opened
+from keepstate.cli.stores import opened, sqlite_file, store_file
 from keepstate.errors import InvalidInputError
 from keepstate.scope import RunScope
 from keepstate.settings import Settings
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from keepstate.backends.images import Image
     from keepstate.store import StateStore
 
+_NOT_KEPT = {("/", "dev"), ("/", "proc")}
+_SAME = "source and target are the same store"
 _PARTS = "Which part (default: everything)"
 
 Dag = Annotated[str | None, Option("--dag-id", metavar="ID", help="Runs of this dag.", panel=_PARTS)]
@@ -64,10 +66,10 @@ def copy_(
     gc.enable()
     settings = Settings.load()
     everything = Selection()
-    with opened(source, settings) as giver, opened(target, settings) as taker:
-        copies.copyable(taker)
+    _refuse_same(source, target)
+    with _lasting(source, settings, there=True) as giver, _lasting(target, settings) as taker:
         if giver.backend.address == taker.backend.address:
-            raise InvalidInputError("source and target are the same store")
+            raise InvalidInputError(_SAME)
         with _watched("Copying", giver, everything) as told:
             batches = copies.images_of(giver, everything)
             done = copies.take_in(taker, batches, overwrite=overwrite, on_progress=told)
@@ -83,6 +85,7 @@ def copy_(
     else:
         output.put(_sentence(done, "copied"))
         output.put(f"the source has {_content(here)}; the target has {_content(there)}")
+    _say_what_is_more(here, there)
     # where nothing was copied, all of it had been before, and the difference is the target's own doing
     return _code(done, behind if done.copied else {})
 
@@ -116,13 +119,12 @@ def export_(
     selection = _selection(dag_id, run_id, dags, assets)
     if to is None and sys.stdout is None:
         raise Stop("stdout is closed, so nothing can be printed", ExitCode.IO)
-    with opened(url, Settings.load()) as store:
-        copies.copyable(store)
+    with _lasting(url, Settings.load(), there=True) as store:
         if to is None:
             sys.stdout.flush()
             _write(store, selection, sys.stdout.buffer, lambda _: None)
             return
-        with _replacing(to) as file, _watched("Exporting", store, selection) as told:
+        with _writing(to) as file, _watched("Exporting", store, selection) as told:
             _write(store, selection, file, told)
 
 
@@ -142,7 +144,7 @@ def import_(
       gunzip -c etl.jsonl.gz | keepstate import - --json
     """
     gc.enable()
-    with opened(url, Settings.load()) as store, _reading(file) as lines:
+    with _lasting(url, Settings.load()) as store, _reading(file) as lines:
         images = exports.images_in(lines)
         done = copies.take_in(store, copies.in_batches(images), overwrite=overwrite)
     if as_json:
@@ -150,6 +152,28 @@ def import_(
     else:
         output.put(_sentence(done, "imported"))
     return _code(done, {})
+
+
+def _refuse_same(source: str, target: str) -> None:
+    """Refuse what is surely a mistake before anything is opened: two names of one SQLite file would each have a log."""
+    for name, url in (("SOURCE_URL", source), ("TARGET_URL", target)):
+        if not url.strip():
+            raise InvalidInputError(f"{name} is empty: name the store, as sqlite:///keepstate.db")
+    one, other = sqlite_file(source), sqlite_file(target)
+    if one and other and one.exists() and other.exists() and one.samefile(other):
+        raise InvalidInputError(_SAME)
+
+
+@contextlib.contextmanager
+def _lasting(url: str | None, settings: Settings, *, there: bool = False) -> Iterator[StateStore]:
+    """Open a store that can be copied and outlives this command; with ``there``, one that is there already."""
+    if there and (file := store_file(url, settings)) is not None and not file.exists():
+        raise InvalidInputError(f"there is no store at {file}")
+    with opened(url, settings) as store:
+        copies.copyable(store)
+        if store.backend.address == "memory:":
+            raise InvalidInputError("memory: ends with this command, so nothing can be copied from or to it")
+        yield store
 
 
 def _selection(dag_id: str | None, run_id: str | None, dags: str | None, assets: str | None) -> Selection:
@@ -175,10 +199,15 @@ def _write(
 
 
 @contextlib.contextmanager
-def _replacing(name: str) -> Iterator[BinaryIO]:
-    """Give a new file that takes the place of ``name`` once all of it is on the disk."""
-    path = Path(name)
+def _writing(name: str) -> Iterator[BinaryIO]:
+    """Give a file to write to. A regular one takes its place once all of it is on the disk; others are written into."""
     try:
+        given, path = Path(name), Path(name).resolve()
+        # /dev/stdout may lead to a file, which others hold open
+        if (given.exists() and not given.is_file()) or given.absolute().parts[:2] in _NOT_KEPT:
+            with given.open("ab") as file:
+                yield file
+            return
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             try:
                 yield file  # type: ignore[misc]
@@ -244,7 +273,9 @@ def _sentence(done: copies.Progress, verb: str) -> str:
     if not done.scopes:
         return f"nothing {verb}: there is nothing"
     if not done.copied:
-        return f"nothing {verb}: {_so_many(done.scopes, 'scope')} looked at, and none has changed"
+        return f"nothing {verb}: {_so_many(done.scopes, 'scope')} looked at" + (
+            "" if done.left_alone else ", and none has changed"
+        )
     kinds = ((done.entries, "entry", "entries"), (done.versions, "version"), (done.attempts, "attempt"))
     return f"{verb} {done.copied:,} of {_so_many(done.scopes, 'scope')}, with " + _listed(kinds)
 
@@ -270,13 +301,27 @@ def _so_many(count: int, one: str, several: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
+def _say_what_is_more(here: Tally, there: Tally) -> None:
+    kinds = ("task_instances", "task instance"), ("runs", "run"), ("assets", "asset")
+    more = [
+        _so_many(count, one)
+        for name, one in kinds
+        if (count := getattr(there, name) - getattr(here, name)) > 0
+    ]
+    if more:
+        output.say(
+            f"the target has {', '.join(more)} more than the source: they were made there, or have been deleted in the source "
+            "since they were copied, and stayed"
+        )
+
+
 def _code(done: copies.Progress, behind: dict[str, int]) -> int:
     """Tell what is not as it should be, and return the exit code that says so."""
     if done.left_alone:
         shown = ", ".join(done.conflicts) + (", …" if done.left_alone > len(done.conflicts) else "")
         output.say(
-            f"{_so_many(done.left_alone, 'scope')} of the target had been changed there, and stayed as they were: {shown}; "
-            "--overwrite replaces them"
+            f"{_so_many(done.left_alone, 'scope')} of the target had been changed there, or came from elsewhere or a later "
+            f"time, and stayed as they were: {shown}; --overwrite replaces them"
         )
         return ExitCode.CONFLICT
     if behind:

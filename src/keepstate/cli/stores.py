@@ -7,10 +7,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from keepstate.cli import output
-from keepstate.connect import connect, tables_at
+from keepstate.connect import connect, embedded_path, route, sqlite_path, tables_at
 from keepstate.settings import shown_url
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from keepstate.settings import Settings
     from keepstate.store import StateStore
 
@@ -49,6 +51,18 @@ def opened(url: str | None, settings: Settings, *, purge: bool = False) -> State
         telling.cancel()
         # `run` forks, which no other thread should see
         telling.join()
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of a SQLite URL; nothing for other URLs."""
+    return sqlite_path(url) if url.lower().startswith("sqlite:") else None
+
+
+def store_file(url: str | None, settings: Settings) -> Path | None:
+    """Return the file of the store that `opened` opens, if that is in one; nothing is made."""
+    if route(url, settings) == "embedded":
+        return embedded_path(settings)
+    return sqlite_file(url or settings.url or "")
 
 
 def looked_after(url: str | None, settings: Settings) -> Any:

@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from keepstate.backends.fencing import Standing
-from keepstate.backends.images import Fate, Head, Image, KeptAttempt, KeptEntry, Tally, may_replace
+from keepstate.backends.images import (
+    Fate,
+    Head,
+    Image,
+    KeptAttempt,
+    KeptEntry,
+    Origin,
+    Tally,
+    may_replace,
+    stands_as_copied,
+    without_uri,
+)
 from keepstate.backends.memory.record import AttemptRow, Record, Row
 from keepstate.backends.requests import Holder
-from keepstate.errors import InvalidIdError
 from keepstate.patterns import fits
 from keepstate.scope import AssetScope, RunScope, TaskScope
 
@@ -36,11 +46,13 @@ def head_of(scope: Scope, record: Record) -> Head:
     )
 
 
-def image_of(scope: Scope, record: Record, now: int) -> Image:
-    """Return a scope with all that hangs on it and has not expired."""
+def image_of(scope: Scope, record: Record, now: int, own: str) -> Image:
+    """Return a scope of the store ``own`` with all that hangs on it and has not expired."""
     rows = {key: row for key, row in sorted(record.rows.items()) if not row.expired(now)}
-    return Image(
-        head=head_of(scope, record),
+    return Image.of(
+        head_of(scope, record),
+        record.copied,
+        own,
         entries=tuple(
             KeptEntry(key, row.version, row.updated_at, row.text, row.expires_at, row.writer)
             for key, row in rows.items()
@@ -64,7 +76,6 @@ def image_of(scope: Scope, record: Record, now: int) -> Image:
             )
             for (incarnation, try_number, attempt_id), one in sorted(record.attempts.items())
         ),
-        origin=record.copied,
     )
 
 
@@ -100,7 +111,7 @@ def record_of(image: Image, number: int) -> Record:
             )
             for one in image.attempts
         },
-        copied=head.fingerprint,
+        copied=image.mark,
     )
 
 
@@ -120,27 +131,50 @@ def selected(
             for scope, one in records.kept.items()
             if one.id > after and _is_selected(selection, scope)
         )
-        return [(place, image_of(scope, records.kept[scope], now)) for place, scope in found[:limit]]
+        return [
+            (place, image_of(scope, records.kept[scope], now, records.identity))
+            for place, scope in found[:limit]
+        ]
 
 
 def take_in(records: Records, image: Image, *, overwrite: bool) -> Fate:
     """Put a scope in its place, and say what became of it."""
-    try:
-        found = records.find(image.head.scope)
-    except InvalidIdError:
-        # its name belongs to one asset here, and its uri to another
-        return Fate.CONFLICT
+    found, holder = _found(records, image.head.scope)
     if found is not None:
         fate = may_replace(image, head_of(found.scope, found), found.copied)
-        if fate is Fate.UNCHANGED:
-            found.copied = found.copied or image.head.fingerprint
+        if fate is Fate.UNCHANGED or (fate is Fate.CONFLICT and not overwrite):
             return fate
-        if fate is Fate.CONFLICT and not overwrite:
-            return fate
+        if holder is not None:
+            head = head_of(holder.scope, holder)
+            as_copied = stands_as_copied(head, holder.copied, image.store)
+            if not as_copied and not overwrite:
+                return Fate.CONFLICT
+            _take_uri(records, holder, image.store if as_copied else None)
         del records.kept[found.scope]
     number = found.id if found else records.next_id()
     records.kept[image.head.scope] = record_of(image, number)
     return Fate.COPIED
+
+
+def _found(records: Records, scope: Scope) -> tuple[Record | None, Record | None]:
+    """Return what an image's scope is here; and, where that is an asset, another one that has its uri."""
+    if not isinstance(scope, AssetScope):
+        return records.kept.get(scope), None
+    known = [(asset, one) for asset, one in records.kept.items() if isinstance(asset, AssetScope)]
+    named = next((one for asset, one in known if asset.name == scope.name), None)
+    holder = next((one for asset, one in known if asset.uri == scope.uri), None)
+    return named or holder, holder if named is not None and holder is not named else None
+
+
+def _take_uri(records: Records, holder: Record, store: str | None) -> None:
+    """Take an asset's uri from it; where it was copied from ``store``, it goes on being as it was copied."""
+    asset = holder.scope
+    assert isinstance(asset, AssetScope)  # noqa: S101 - nothing else has a uri
+    del records.kept[asset]
+    holder.scope = without_uri(asset, holder.id)
+    records.kept[holder.scope] = holder
+    if store is not None:
+        holder.copied = Origin(head_of(holder.scope, holder).fingerprint, store).to_text()
 
 
 def tally(records: Records, selection: Selection, now: int) -> Tally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +29,7 @@ class Records:
         self.lock = threading.RLock()
         self.kept: dict[Scope, Record] = {}
         self._ids = itertools.count(1)
+        self.identity = secrets.token_hex(10)
 
     def copy(self) -> Records:
         """Return records of their own that stand as these do."""

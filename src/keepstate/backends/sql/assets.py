@@ -20,13 +20,18 @@ def find(query: Callable[[str, Params], list[Row]], scope: AssetScope) -> tuple[
 
     Raises ``InvalidIdError`` when its name and its uri belong to two assets.
     """
+    known = {asset: place for place, asset in called_so(query, scope)}
+    found = which_asset(scope, list(known))
+    return None if found is None else (known[found], found)
+
+
+def called_so(query: Callable[[str, Params], list[Row]], scope: AssetScope) -> list[tuple[int, AssetScope]]:
+    """Return the ids and full names of the assets that have its name or its uri: two at most."""
     name, uri = _halves(scope)
     rows = query(
         sql.ASSETS_CALLED, {"name_digest": asset_digest("name", name), "uri_digest": asset_digest("uri", uri)}
     )
-    known = {AssetScope(row[1], row[2]): int(row[0]) for row in rows}
-    found = which_asset(scope, list(known))
-    return None if found is None else (known[found], found)
+    return [(int(row[0]), AssetScope(row[1], row[2])) for row in rows]
 
 
 def lock(tx: Transaction, dialect: Dialect, scope: AssetScope, now: int) -> Row:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.answers import StoredVersion
-from keepstate.backends.images import Fate, Head, Image, KeptAttempt, KeptEntry, Selection, Tally, may_replace
+from keepstate.backends.images import (
+    Fate,
+    Head,
+    Image,
+    KeptAttempt,
+    KeptEntry,
+    Origin,
+    Selection,
+    Tally,
+    may_replace,
+    stands_as_copied,
+    without_uri,
+)
 from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import TransientError
 from keepstate.backends.sql.removal import BURIED
 from keepstate.clock import DAY
-from keepstate.errors import InvalidIdError
+from keepstate.errors import BackendError
 from keepstate.patterns import compacted
 from keepstate.scope import AssetScope, RunScope, TaskScope, asset_digest
 
@@ -21,6 +34,8 @@ if TYPE_CHECKING:
 
     from keepstate.backends.sql.database import Params, Row, Transaction
     from keepstate.backends.sql.dialects import Dialect
+
+WHICH_STORE = "SELECT id FROM keepstate_store"
 
 _HEAD = """s.version, s.incarnation, s.created_at, s.updated_at, s.try_number, s.attempt_id, s.item, s.state, s.deleted,
   s.copied"""
@@ -139,6 +154,7 @@ def images(
     """See `Copyable.images`."""
     end, params = _selected(dialect, PAGE_END, selection)
     statement, _ = _selected(dialect, IMAGES, selection)
+    own = _identity(query)
     while True:
         ((last,),) = query(end, {**params, "after": after, "limit": limit})
         if last is None:
@@ -148,17 +164,28 @@ def images(
         for row in rows:
             by_scope.setdefault(row[1], ([], [], [], []))[row[0]].append(row)
         if by_scope:
-            return [(place, _image(by_scope[place], now)) for place in sorted(by_scope)]
+            return [(place, _image(by_scope[place], now, own)) for place in sorted(by_scope)]
         # all of the page was deleted in between
         after = last
 
 
-def _image(rows: tuple[list[Row], list[Row], list[Row], list[Row]], now: int) -> Image:
+def _identity(query: Callable[[str, Params], list[Row]]) -> str:
+    rows = query(WHICH_STORE, {})
+    if len(rows) != 1:
+        raise BackendError(
+            f"the table keepstate_store has {len(rows)} rows, and one is what tells this store from others"
+        )
+    return str(rows[0][0])
+
+
+def _image(rows: tuple[list[Row], list[Row], list[Row], list[Row]], now: int, own: str) -> Image:
     (scope,), entries, log, attempts = rows
     kept = sorted(entries, key=itemgetter(2))
     bounds = {row[2]: row[13:15] for row in kept}
-    return Image(
-        head=_head(scope),
+    return Image.of(
+        _head(scope),
+        scope[9],
+        own,
         entries=tuple(KeptEntry(row[2], row[10], row[11], row[3], row[12], row[4]) for row in kept),
         log=tuple(_log(log, bounds, now)),
         attempts=tuple(
@@ -167,7 +194,6 @@ def _image(rows: tuple[list[Row], list[Row], list[Row], list[Row]], now: int) ->
                 key=lambda one: (one.incarnation, one.try_number, one.attempt_id),
             )
         ),
-        origin=scope[9],
     )
 
 
@@ -239,12 +265,17 @@ def take_in(
     known = _all_of(tx, FIND_HEADS, [image.head.scope for image in several])
     for image in several:
         scope = image.head.scope
-        found = _asset(tx, scope) if isinstance(scope, AssetScope) else _found(scope, known)
+        if isinstance(scope, AssetScope):
+            found, holder = _asset(tx, scope)
+        else:
+            found, holder = _found(scope, known), None
         fate = _fate(tx, dialect, image, found, overwrite=overwrite)
+        if fate is Fate.COPIED and holder and not _take_uri(tx, dialect, image, holder, overwrite=overwrite):
+            fate = Fate.CONFLICT
         fates.append(fate)
         if fate is not Fate.COPIED:
             continue
-        if isinstance(found, tuple):
+        if found is not None:
             _replace(tx, image, found[0], now)
             contents.append((found[0], image))
         else:
@@ -299,38 +330,57 @@ def _name_asset(tx: Transaction, scope: AssetScope) -> int:
     return int(row[0])
 
 
-def _asset(tx: Transaction, scope: AssetScope) -> _Found | Fate | None:
-    try:
-        known = assets.find(tx.all, scope)
-    except InvalidIdError:
-        # its name belongs to one asset here, and its uri to another
-        return Fate.CONFLICT
-    row = None if known is None else tx.one(FIND_HEAD_BY_ID, {"id": known[0]})
-    return None if known is None or row is None else (row[0], _standing(known[1], row[1:10]), row[10])
+def _asset(tx: Transaction, scope: AssetScope) -> tuple[_Found | None, _Found | None]:
+    """Return the asset that an image's is here; and another one that has its uri."""
+    named = holder = None
+    for place, asset in assets.called_so(tx.all, scope):
+        row = tx.one(FIND_HEAD_BY_ID, {"id": place})
+        one = None if row is None else (place, _standing(asset, row[1:10]), row[10])
+        if asset.name == scope.name:
+            named = one
+        else:
+            holder = one
+    return (holder, None) if named is None else (named, holder)
 
 
-def _fate(
-    tx: Transaction, dialect: Dialect, image: Image, found: _Found | Fate | None, *, overwrite: bool
-) -> Fate:
+def _fate(tx: Transaction, dialect: Dialect, image: Image, found: _Found | None, *, overwrite: bool) -> Fate:
     """Decide what becomes of an image. A scope that it is to replace is locked, and stands as it was found."""
     if found is None:
         return Fate.COPIED
-    if isinstance(found, Fate):
-        return found
-    place, head, origin = found
-    fate = may_replace(image, head, origin)
-    if fate is Fate.UNCHANGED:
-        # most of a second run: nothing is locked
-        if origin is None:
-            tx.run(NOTE_COPY, {"id": place, "copied": image.head.fingerprint})
+    _, head, copied = found
+    fate = may_replace(image, head, copied)
+    # most of a second run: nothing is locked
+    if fate is Fate.UNCHANGED or (fate is Fate.CONFLICT and not overwrite):
         return fate
-    if fate is Fate.CONFLICT and not overwrite:
-        return fate
+    _lock(tx, dialect, found)
+    return Fate.COPIED
+
+
+def _take_uri(tx: Transaction, dialect: Dialect, image: Image, holder: _Found, *, overwrite: bool) -> bool:
+    """Take a uri, which an image's asset has now, from the asset that had it here; return whether that may be.
+
+    Where it stood as it was copied from the same store, its own image gives it another: uris were moved there.
+    """
+    place, head, copied = holder
+    as_copied = stands_as_copied(head, copied, image.store)
+    if not as_copied and not overwrite:
+        return False
+    _lock(tx, dialect, holder)
+    assert isinstance(head.scope, AssetScope)  # noqa: S101 - nothing else has a uri
+    scope = without_uri(head.scope, place)
+    tx.run(sql.RENAME_ASSET, assets.called(place, *_halves(scope)))
+    if as_copied:
+        mark = Origin(replace(head, scope=scope).fingerprint, image.store)
+        tx.run(NOTE_COPY, {"id": place, "copied": mark.to_text()})
+    return True
+
+
+def _lock(tx: Transaction, dialect: Dialect, found: _Found) -> None:
+    place, head, _ = found
     row = tx.one(dialect.render(FIND_HEAD_BY_ID + "{for_update}"), {"id": place})
     renamed = isinstance(head.scope, AssetScope) and assets.find(tx.all, head.scope) != (place, head.scope)
     if row is None or _standing(head.scope, row[1:10]) != head or renamed:
         raise TransientError("another process has changed what a copy was to replace")
-    return Fate.COPIED
 
 
 def _replace(tx: Transaction, image: Image, place: int, now: int) -> None:
@@ -364,7 +414,7 @@ def _scope_row(image: Image, now: int) -> dict[str, Any]:
         "task_id": task_id,
         "map_index": map_index,
         "sweep_at": sweep_at,
-        "copied": head.fingerprint,
+        "copied": image.mark,
     }
 
 

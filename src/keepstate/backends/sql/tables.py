@@ -106,7 +106,7 @@ def _expected() -> dict[str, list[str]]:
     try:
         for step in pending(0):
             for statement in step.up:
-                connection.execute(statement.format(**SQLITE.types))
+                connection.execute(upgrade.filled(SQLITE, statement))
         tables = connection.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'keepstate_%'"
         )

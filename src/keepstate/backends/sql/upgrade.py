@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from keepstate.backends.sql.database import Database, Transaction
+    from keepstate.backends.sql.dialects import Dialect
 
 _CURRENT = "SELECT MAX(number) FROM keepstate_migration"
 _CREATE = "CREATE TABLE keepstate_migration (number INTEGER NOT NULL PRIMARY KEY, name {key} NOT NULL, applied_at BIGINT NOT NULL){table}"
@@ -113,7 +115,7 @@ def _run(database: Database, tx: Transaction, statements: tuple[str, ...]) -> No
 def _run_one(database: Database, tx: Transaction, statement: str) -> None:
     """Run a statement; where it had been run before the process was killed, that will do."""
     try:
-        tx.run(_fill(database, statement), {})
+        tx.run(filled(database.dialect, statement), {})
     except AlreadyDoneError as exc:
         table, made_here = _TABLE.match(statement), database.dialect.made_here
         if table and not (made_here and tx.one(made_here, {"name": table[1]})):
@@ -122,5 +124,6 @@ def _run_one(database: Database, tx: Transaction, statement: str) -> None:
             ) from exc.__cause__
 
 
-def _fill(database: Database, statement: str) -> str:
-    return statement.format(**database.dialect.types)
+def filled(dialect: Dialect, statement: str) -> str:
+    """Return a statement of a migration as a database takes it."""
+    return statement.format(**dialect.types, identity=secrets.token_hex(10))

@@ -153,9 +153,11 @@ class Copies(Ground):
         assert copy(other, store).left_alone == 3
         assert images(store) == before
         done = copy(other, store, overwrite=True)
-        # one name can't be given to two assets
-        assert (done.copied, done.left_alone) == (2, 1)
+        assert (done.copied, done.left_alone) == (3, 0)
         assert contents(store) == {"k": "other"}
+        # the one that had its uri is still there, by its name
+        assert store.asset(uri="two").get("k") == "other"
+        assert store.asset("b").get("k") == "mine"
 
     def test_an_asset_that_was_renamed(
         self, store: StateStore, other: StateStore, clock: ManualClock
@@ -168,6 +170,89 @@ class Copies(Ground):
         assert copy(other, store).copied == 1
         assert store.asset(uri="two").get("k") == 2
         assert [one.uri for one in store.assets()] == ["two"]
+
+    def test_uris_that_were_moved_around(
+        self, store: StateStore, other: StateStore, clock: ManualClock
+    ) -> None:
+        """Whatever order they come in, each asset ends up with its own; one of the target's own keeps its uri."""
+        for number in range(4):
+            other.asset(f"n{number}", uri=f"u{number}").set("k", number)
+        copy(other, store)
+        clock.advance(HOUR)
+        other.asset("n0", uri="aside").set("k", 0)
+        for number, uri in ((3, "u0"), (2, "u3"), (1, "u2"), (0, "u1")):
+            other.asset(f"n{number}", uri=uri).set("k", number)
+        assert (copy(other, store).copied, copy(other, store).copied) == (4, 0)
+        assert images(store) == images(other)
+        assert [store.asset(uri=f"u{number}").get("k") for number in range(4)] == [3, 0, 1, 2]
+        # a new one takes the uri of a known one
+        other.asset("n3", uri="aside").set("k", 3)
+        other.asset("n4", uri="u0").set("k", 4)
+        assert copy(other, store).left_alone == 0
+        assert store.asset(uri="u0").get("k") == 4
+        store.asset("n1").set("k", "own")
+        other.asset("n1", uri="elsewhere").set("k", 1)
+        other.asset("n0", uri="u2").set("k", 0)
+        done = copy(other, store)
+        assert (done.copied, done.left_alone) == (0, 2)
+        assert store.asset(uri="u2").get("k") == "own"
+        assert copy(other, store, overwrite=True).left_alone == 0
+        assert images(store) == images(other)
+
+    def test_only_what_goes_on_from_there_replaces(
+        self, store: StateStore, other: StateStore, clock: ManualClock
+    ) -> None:
+        """Not an earlier state that comes late, nor another store's, however much has happened there."""
+        attempt(other, 1).set("k", 1)
+        old = [one for batch in copies.images_of(other, ALL) for one in batch]
+        attempt(other, 2).set("k", 2)
+        copy(other, store)
+        done = copies.take_in(store, [old])
+        assert (done.copied, done.conflicts) == (0, (str(SCOPE),))
+        with pytest.raises(StaleAttemptError):
+            attempt(store, 1).set("k", 0)
+        clock.advance(HOUR)
+        stranger = StateStore(MemoryBackend(), settings=Settings(), clock=clock)
+        for number in range(3):
+            attempt(stranger, number + 2).set("k", number)
+        assert copy(stranger, store).left_alone == 2
+        assert contents(store) == {"k": 2}
+        # by way of a third, and from there back to where it began
+        copy(store, third := StateStore(MemoryBackend(), settings=Settings(), clock=clock))
+        attempt(other, 3).set("k", 3)
+        assert (copy(other, third).left_alone, contents(third)) == (0, {"k": 3})
+        attempt(third, 4).set("k", 4)
+        assert (copy(third, other).left_alone, contents(other)) == (0, {"k": 4})
+
+    def test_what_comes_back_to_its_own_store_changes_nothing(
+        self, store: StateStore, other: StateStore, clock: ManualClock
+    ) -> None:
+        """It is not held to be a copy, which another store might replace."""
+        attempt(store).set("k", "own")
+        assert copies.take_in(store, list(copies.images_of(store, ALL))).copied == 0
+        clock.advance(HOUR)
+        attempt(other).set("k", "other")
+        assert copy(other, store).left_alone == 2
+        assert contents(store) == {"k": "own"}
+
+    def test_what_was_deleted_and_made_again(
+        self, store: StateStore, other: StateStore, clock: ManualClock
+    ) -> None:
+        """It goes on in the copy, with whatever number its versions begin."""
+        other.asset("a").set("k", 1)
+        other.asset("a").set("k", 2)
+        attempt(other, 3).set("k", 1)
+        copy(other, store)
+        clock.advance(HOUR)
+        other.delete_asset("a")
+        other.delete_run(DAG, RUN)
+        assert copy(other, store).left_alone == 0
+        assert (contents(store), store.asset("a").get("k")) == ({}, 2)
+        clock.advance(HOUR)
+        other.asset("a").set("k", 3)
+        attempt(other).set("k", 2)
+        assert copy(other, store).left_alone == 0
+        assert (contents(store), store.asset("a").get("k")) == ({"k": 2}, 3)
 
     def test_parts(self, store: StateStore, clock: ManualClock) -> None:
         """Runs of a dag, of a pattern, of an id; assets by theirs; and counts of each."""

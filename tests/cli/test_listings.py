@@ -257,3 +257,18 @@ def test_restoring_what_is_not_kept_fails(run) -> None:
     assert done.code == 1
     assert "version 7" in one_line(done.err)
     assert "`keepstate history job` lists what can" in done.err
+
+
+def test_where_airflow_is_what_is_not_found_may_be_elsewhere(run, tmp_path, monkeypatch) -> None:
+    """In the store of its tasks, which no command but `doctor` and `db` takes by itself."""
+    monkeypatch.syspath_prepend(tmp_path)
+    there = tmp_path / "apache_airflow_core-3.1.8.dist-info"
+    there.mkdir()
+    (there / "METADATA").write_text("Metadata-Version: 2.1\nName: apache-airflow-core\nVersion: 3.1.8\n")
+    for command in (("list", *TASK), ("get", "k", *TASK), ("history", "k", *TASK), ("attempts", *TASK)):
+        done = run(*command)
+        assert done.code == 1
+        assert done.err.endswith("for the state of Airflow's tasks, give --url airflow:\n"), command
+    assert "airflow:" not in run("list", *TASK, "--url", f"sqlite:///{tmp_path}/other.db").err
+    monkeypatch.setenv("KEEPSTATE_URL", f"sqlite:///{tmp_path}/other.db")
+    assert "airflow:" not in run("list", *TASK).err

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from keepstate.cli import options, output
 from keepstate.cli.declared import Option
-from keepstate.cli.exit_codes import Stop
 from keepstate.cli.scopes import choose_run, known
-from keepstate.cli.stores import opened
+from keepstate.cli.stores import nothing, opened
 from keepstate.clock import to_datetime
 from keepstate.errors import InvalidInputError
 from keepstate.scope import RunScope, TaskScope
@@ -66,7 +65,7 @@ def attempts_(
     if as_json:
         output.put_json([shapes.attempt(*one, sight) for one, sight in zip(found, seen, strict=True)])
     if absent:
-        raise Stop(f"there is no {'run' if task_id is None else 'task instance'} {scope}")
+        raise nothing(f"{'run' if task_id is None else 'task instance'} {scope}", url, settings)
     if as_json:
         return
     if not found:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from keepstate.cli import json_values, options, output
 from keepstate.cli.declared import Argument, Option
-from keepstate.cli.exit_codes import Stop
 from keepstate.cli.scopes import choose, known
-from keepstate.cli.stores import opened
+from keepstate.cli.stores import nothing, opened
 from keepstate.settings import Settings
 from keepstate.values import check_key
 
@@ -54,7 +53,7 @@ def get_(
     with opened(url, settings) as store:
         entry = target.accessor(store).entry(key)
     if entry is None and fallback is None:
-        raise Stop(f"there is no key {key!r} in {target.scope}")
+        raise nothing(f"key {key!r} in {target.scope}", url, settings)
     value = entry.value if entry else fallback
     if as_json:
         from keepstate.cli import shapes

@@ -8,7 +8,7 @@ from keepstate.cli import options, output
 from keepstate.cli.declared import Argument, Option
 from keepstate.cli.exit_codes import Stop
 from keepstate.cli.scopes import choose, known
-from keepstate.cli.stores import opened
+from keepstate.cli.stores import nothing, opened
 from keepstate.clock import to_datetime
 from keepstate.errors import VersionNotFoundError
 from keepstate.settings import Settings
@@ -43,7 +43,7 @@ def list_(
     if as_json:
         output.put_json([shapes.entry(entry) for entry in entries])
     if absent:
-        raise Stop(f"there is no {target.kind}: {target.name}")
+        raise nothing(f"{target.kind}: {target.name}", url, settings)
     if as_json:
         return
     if not entries:
@@ -108,7 +108,7 @@ def history_(
     if as_json:
         output.put_json([shapes.version(version) for version in versions])
     if absent:
-        raise Stop(f"there is no key {key!r} in {target.scope}, nor a history of one")
+        raise nothing(f"key {key!r} in {target.scope}, nor a history of one", url, settings)
     if as_json:
         return
     if not versions:

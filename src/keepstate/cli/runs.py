@@ -9,7 +9,7 @@ from keepstate.cli import options, output
 from keepstate.cli.declared import Group, Option
 from keepstate.cli.exit_codes import Stop
 from keepstate.cli.scopes import choose_run, known
-from keepstate.cli.stores import opened
+from keepstate.cli.stores import nothing, opened
 from keepstate.clock import to_datetime
 from keepstate.scope import RunScope
 from keepstate.settings import Settings
@@ -113,7 +113,7 @@ def show(
     if as_json:
         output.put_json([shapes.task_instance(ti, checkpoints, seen) for ti, checkpoints, seen in found])
     if absent:
-        raise Stop(f"there is no run {dag} / {run}")
+        raise nothing(f"run {dag} / {run}", url, settings)
     if as_json:
         return
     if not found:

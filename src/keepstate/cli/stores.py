@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from keepstate.cli import output
+from keepstate.cli.exit_codes import Stop
 from keepstate.connect import connect, embedded_path, route, sqlite_path, tables_at
 from keepstate.settings import shown_url
 
@@ -63,6 +64,17 @@ def store_file(url: str | None, settings: Settings) -> Path | None:
     if route(url, settings) == "embedded":
         return embedded_path(settings)
     return sqlite_file(url or settings.url or "")
+
+
+def nothing(what: str, url: str | None, settings: Settings) -> Stop:
+    """Return that there is no such thing; and in an environment with Airflow, where the state of its tasks is."""
+    from keepstate.integrations.airflow import checkup
+
+    if url or settings.url or checkup.installed() is None:
+        return Stop(f"there is no {what}")
+    return Stop(
+        f"there is no {what} in the embedded file; for the state of Airflow's tasks, give --url {AIRFLOW}"
+    )
 
 
 def looked_after(url: str | None, settings: Settings) -> Any:

@@ -11,6 +11,7 @@ from keepstate.connect import connect
 from keepstate.errors import StoreCorruptedError
 from keepstate.settings import Settings
 from keepstate.values import decode, encode
+from tests.support.served import serving_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +72,19 @@ def test_a_value_that_keepstate_did_not_write_is_named(store: StateStore, text: 
     assert task.get("good") == 2
     task.set("bad", 3)
     assert task.get("bad") == 3
+
+
+@pytest.mark.parametrize("text", ["null", b"\xff"], ids=repr)
+def test_a_server_leaves_it_to_its_clients_to_name_it(store: StateStore, text: str | bytes) -> None:
+    """The answer comes whole, so that what stands beside it is read."""
+    spoil(store, "value", text)
+    with (
+        serving_store(store) as served,
+        connect(served.url, settings=Settings(token=served.token("worker"), retry_timeout=0)) as client,
+    ):
+        with pytest.raises(StoreCorruptedError, match="under the key 'bad' of d / r / t"):
+            client.task("d", "r", "t").items()
+        assert client.task("d", "r", "t").get_many(["good"]) == {"good": 2}
 
 
 def test_a_writer_that_keepstate_did_not_write_is_named(store: StateStore) -> None:

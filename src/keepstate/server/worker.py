@@ -61,7 +61,17 @@ _CHANGES = frozenset(
 
 _BRINGS_VALUES = frozenset({"apply", "end"})
 
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
+
+def _no_text(stored: object) -> str:
+    """Return bytes that somebody has written into the table as a text, which is no value either: the client names its key."""
+    if isinstance(stored, bytes):
+        return repr(stored)
+    raise TypeError(f"{type(stored).__name__} is no part of an answer")
+
+
+_encoder = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False, default=_no_text
+)
 
 
 class _RequestError(Exception):

@@ -56,21 +56,22 @@ def lines_of(batches: Iterable[list[Image]], *, version: str, now: int) -> Itera
 def _check_whole(image: Image) -> None:
     """Refuse to write what no import would take: an export is whole, or tells that it is not."""
     key: str | None = None
+    cure = "; write the key anew, delete it, or bring it back with `keepstate restore`"
     try:
         for entry in image.entries:
             key = entry.key
             _entry(entry)
+        cure = "; it is in the history, which `keepstate clear --forget` erases"
         for past in image.log:
             key = past.key
             _version(past)
-        key = None
+        key, cure = None, ""
         _head(image.head)
         for attempt in image.attempts:
             _attempt(attempt)
         _whole_image(image)
     except (KeepstateError, TypeError, AttributeError) as exc:
         where = f"{image.head.scope}" if key is None else f"the key {key!r:.200} of {image.head.scope}"
-        cure = "" if key is None else "; `keepstate get`, `history` and `clear --forget` reach what is there"
         raise StoreCorruptedError(f"{where} is damaged, and stopped the export: {exc}{cure}") from exc
 
 

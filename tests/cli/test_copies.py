@@ -230,7 +230,7 @@ def test_an_export_goes_where_it_is_told_to(run: Run, source: str, exported: Pat
 
 
 def test_a_damaged_value_stops_an_export(run: Run, source: str, exported: Path) -> None:
-    """With the key and its scope named, and an older export left as it is; without the key the rest goes out."""
+    """With the key and its scope named, and an older export left as it is; with an earlier version brought back, all goes out."""
     before = exported.read_text()
     with closing(sqlite3.connect(source.removeprefix("sqlite:///"))) as connection, connection:
         connection.execute("UPDATE keepstate_entry SET value = 'oops' WHERE entry_key = 'page'")
@@ -238,7 +238,8 @@ def test_a_damaged_value_stops_an_export(run: Run, source: str, exported: Path) 
     assert done.code == ExitCode.IO
     assert "the key 'page' of etl / r1 / load is damaged" in one_line(done.err)
     assert exported.read_text() == before
-    assert run("clear", "--forget", "--yes", *TASK, "--url", source).code == 0
+    assert "`keepstate restore`" in one_line(done.err)
+    assert run("restore", "page", "1", *TASK, "--url", source).code == 0
     assert run("export", "-o", str(exported), "--url", source).code == 0
 
 

@@ -47,10 +47,10 @@ test: check browser mariadb ## check, then every test but the slow ones
 test-all: test test-airflow pgbouncer ## test, then the slow ones too
 	$(BIN)/python -m pytest -m slow --timeout=1800 -n 2 --dist worksteal --ignore=tests/airflow $(PYTEST_ARGS)
 
-# One at a time: each test is several processes of Airflow's.
+# The tests of a file one after the other, as they share what runs: each test is several processes of Airflow's.
 .PHONY: test-airflow
 test-airflow: check browser ## The integration with Airflow, in every version that it knows
-	$(BIN)/python -m pytest -m slow --timeout=1800 tests/airflow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m slow --timeout=1800 -n 2 --dist loadfile tests/airflow $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(VENV)/.synced-dev ## Lock, format, lint, types and the arrows between modules

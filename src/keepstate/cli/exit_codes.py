@@ -33,7 +33,7 @@ MEANINGS = {
     ExitCode.OK: "done",
     ExitCode.FAILED: "there is no such key, version, task instance, run or asset; a check found something wrong; a question was answered with no",
     ExitCode.USAGE: "the command line, a key, an id or a value can't be used",
-    ExitCode.CONFLICT: "`--if-version` found another version, and nothing was changed; `copy` or `import` left alone what the target had changed",
+    ExitCode.CONFLICT: "`--if-version` found another version, and nothing was changed; `copy` or `import` left alone what is no earlier state of the same",
     ExitCode.UNAVAILABLE: "the store can't be reached, or stayed busy",
     ExitCode.FULL: "there is no room left where the store lives; nothing was half-written",
     ExitCode.IO: "the store is damaged or failed, or the output can't be written",

@@ -65,6 +65,11 @@ bench: $(VENV)/.synced-bench wrk ## Measure against the budgets, as ratios in on
 	$(BIN)/python -m compileall -q src bench
 	$(BIN)/python -m bench
 
+.PHONY: bench-size
+bench-size: $(VENV)/.synced-bench ## The same for stores of ten million entries (half an hour, 20 GB of disk)
+	$(BIN)/python -m compileall -q src bench
+	$(BIN)/python -m bench --suite size
+
 # The benchmark itself says what it can't measure without it.
 .PHONY: wrk
 wrk:

@@ -121,6 +121,27 @@ BUDGETS: dict[str, Budget] = {
         for verb in ("set", "get")
     },
     **{
+        f"{group} {verb}": Budget(
+            f"`{verb}` at 10 million entries / at 10 thousand, {where}",
+            group,
+            verb,
+            "10 million entries",
+            1.5,
+        )
+        for group, where in (("size-sqlite", "SQLite"), ("size-postgres", "PostgreSQL"))
+        for verb in ("get", "set")
+    },
+    **{
+        f"{group} set": Budget(
+            f"p99 of 8 writers' `set` while 1 million of 10 million entries are cleaned up / without, {where}",
+            group,
+            "set",
+            "during cleanup",
+            5,
+        )
+        for group, where in (("cleanup-sqlite", "SQLite"), ("cleanup-postgres", "PostgreSQL"))
+    },
+    **{
         f"server {method}": Budget(
             f"{what} a second over PostgreSQL: keepstate's server / Airflow's",
             "server",

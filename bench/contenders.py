@@ -89,6 +89,10 @@ class Operation:
     """Whether each round has a new and empty place."""
     is_load: bool = False
     """Whether a server is loaded, and ``samples`` and ``warm_up`` are seconds."""
+    patience: float = _PATIENCE
+    """The seconds that a round of one contender may take."""
+    by_p99: bool = False
+    """Whether loads are compared by what one in a hundred took, rather than by how many there were a second."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ class Lane:
     def sample(self, operation: Operation, *, warm_up: bool) -> list[int] | Load:
         """Return a round's times in nanoseconds or its load, or those of warming up; none where it has no such operation."""
         self._ours.send((operation, warm_up))
-        found: list[int] | Load = self._answer(_PATIENCE)
+        found: list[int] | Load = self._answer(operation.patience)
         return found
 
     def close(self) -> None:

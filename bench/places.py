@@ -34,3 +34,12 @@ def postgres_server(facts: dict[str, str]) -> Iterator[str]:
     with postgres.postgres_server() as server, server.database() as url:
         facts["PostgreSQL"] = server.version
         yield url
+
+
+def another_database(server: str, name: str) -> str:
+    """Make an empty database on the server of that URL, and return its own."""
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    return f"{server.rpartition('/')[0]}/{name}"

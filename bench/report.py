@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from bench.budgets import Verdict
     from bench.rounds import Figure, Measurement
 
-BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+UNMEASURED = "No whole run was made on a calm machine yet."
+"""What stands in the page instead of a suite's tables."""
 _COLORS = {"met": "green", "not met": "red", "not measured": "yellow", "machine busy": "yellow"}
 _FIGURE = ("contender", "median", "min to max", "ratio", "min to max")
 _LOAD = ("contender", "a second", "min to max", "median", "p99", "ratio", "min to max")
@@ -93,13 +94,19 @@ def to_json(run: Run) -> str:
 # ------------------------------------------------------------------------------------------------- Markdown
 
 
-def write_into(page: Path, run: Run) -> None:
-    """Replace what stands between the markers of a page. Raises ``ValueError`` when it has none."""
+def marks(suite: str) -> tuple[str, str]:
+    """Return what stands in the page before and after the tables of a suite."""
+    return f"<!-- bench {suite}: begin -->", f"<!-- bench {suite}: end -->"
+
+
+def write_into(page: Path, run: Run, suite: str) -> None:
+    """Replace what stands between a suite's markers in a page. Raises ``ValueError`` when it has none."""
     text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    first, last = marks(suite)
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"{page} has no {BEGIN} … {END} to write between")
+        raise ValueError(f"{page} has no {first} … {last} to write between")
     page.write_text(f"{before}{begin}\n\n{to_markdown(run)}\n{end}{after}", encoding="utf-8")
 
 

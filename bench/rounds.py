@@ -6,7 +6,7 @@ import dataclasses
 import random
 from contextlib import ExitStack
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
 from bench.contenders import ContenderError, Group, Lane, Load, Manner, Operation
@@ -89,7 +89,7 @@ def _shortened(operation: Operation) -> Operation:
     samples, warm_up = (2, 1) if operation.is_load else (5, 3)
     return dataclasses.replace(
         operation,
-        rounds=3,
+        rounds=min(operation.rounds, 3),
         samples=min(operation.samples, samples),
         warm_up=min(operation.warm_up, warm_up),
     )
@@ -123,7 +123,14 @@ def _measure(
     figures = [
         Figure(contender.name, missing=absent[contender.name])
         if contender.name in absent
-        else _figure(lanes[contender.name].manner, contender.name, rounds[contender.name], base, group)
+        else _figure(
+            lanes[contender.name].manner,
+            contender.name,
+            rounds[contender.name],
+            base,
+            is_gain=group.is_gain,
+            took=_p99 if operation.by_p99 else _took,
+        )
         for contender in group.contenders
         if contender.name in absent or contender.name in rounds
     ]
@@ -131,13 +138,19 @@ def _measure(
 
 
 def _figure(
-    manner: Manner, name: str, rounds: list[list[int] | Load], base: list[list[int] | Load], group: Group
+    manner: Manner,
+    name: str,
+    rounds: list[list[int] | Load],
+    base: list[list[int] | Load],
+    *,
+    is_gain: bool,
+    took: Callable[[list[int] | Load], float],
 ) -> Figure:
     loads = [one for one in rounds if isinstance(one, Load)]
     times = [time for one in rounds if not isinstance(one, Load) for time in one]
     shown = [one.p50 for one in loads] or times
     ratios = [
-        _took(theirs) / _took(ours) if group.is_gain else _took(ours) / _took(theirs)
+        took(theirs) / took(ours) if is_gain else took(ours) / took(theirs)
         for ours, theirs in zip(rounds, base, strict=False)
     ]
     return Figure(
@@ -158,6 +171,11 @@ def _figure(
 def _took(found: list[int] | Load) -> float:
     """Return what a round says of the time that one operation takes; under load, side by side with others."""
     return 1 / found.rate if isinstance(found, Load) else median(found)
+
+
+def _p99(found: list[int] | Load) -> float:
+    """Return what a round says of the time that one operation in a hundred exceeds."""
+    return found.p99 if isinstance(found, Load) else quantiles(found, n=100)[-1]
 
 
 def _answers(loads: list[Load]) -> Answers:

@@ -25,7 +25,7 @@ _NO_CONTENT, _OK = 204, 200
 def airflow_server(where: str) -> Iterator[Opened]:
     """Run Airflow's API server, and no more of Airflow: nothing else then asks it or its database."""
     with places.folder() as home:
-        database = _database(where, "airflow")
+        database = places.another_database(where, "airflow")
         installed = airflow.install(
             Path(home),
             database=database,
@@ -51,7 +51,7 @@ def keepstate_server(where: str, *, on: str) -> Iterator[Opened]:
 
     with places.folder() as home:
         if on == "PostgreSQL":
-            url = _database(where, "keepstate")
+            url = places.another_database(where, "keepstate")
             durability = server_durability(url)
         else:
             url = f"sqlite:///{Path(home, 'keepstate.db')}"
@@ -86,15 +86,6 @@ def _opened(url: str, token: str, manner: Manner) -> Opened:
         return found
 
     return Opened({method: partial(load, method) for method in ("PUT", "GET")}, manner)
-
-
-def _database(server: str, name: str) -> str:
-    """Make an empty database, and return its URL."""
-    import psycopg
-
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    return f"{server.rpartition('/')[0]}/{name}"
 
 
 _FACTS: dict[str, str] = {}

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from bench import wrk
+from bench.__main__ import SUITES
 from bench.budgets import BUDGETS, Budget, Verdict, judge
 from bench.contenders import Contender, ContenderError, Group, Load, Manner, Opened, Operation
 from bench.machine import Neighbours
-from bench.report import BEGIN, END, Run, to_json, to_markdown, write_into
+from bench.report import UNMEASURED, Run, marks, to_json, to_markdown, write_into
 from bench.rounds import Figure, Measurement, measure
 
 ROOT = Path(__file__).parents[2]
@@ -203,14 +204,15 @@ def test_a_missed_budget_comes_with_its_reason():
 def test_the_tables_replace_the_ones_of_the_run_before(tmp_path):
     """What stands around the markers stays, and writing twice changes nothing."""
     page = tmp_path / "page.md"
-    page.write_text(f"above\n\n{BEGIN}\nold\n{END}\n\nbelow\n", encoding="utf-8")
+    begin, end = marks("usual")
+    page.write_text(f"above\n\n{begin}\nold\n{end}\n\nbelow\n", encoding="utf-8")
     run = run_of(verdict_on(1), figures=(Figure("rival", missing="rival is not installed"),))
-    write_into(page, run)
+    write_into(page, run, "usual")
     once = page.read_text(encoding="utf-8")
-    write_into(page, run)
+    write_into(page, run, "usual")
     assert page.read_text(encoding="utf-8") == once
-    assert once.startswith(f"above\n\n{BEGIN}\n")
-    assert once.endswith(f"{END}\n\nbelow\n")
+    assert once.startswith(f"above\n\n{begin}\n")
+    assert once.endswith(f"{end}\n\nbelow\n")
     assert "old" not in once
     assert "**rival** was not measured: rival is not installed" in once
     assert json.loads(to_json(run))["verdicts"][0]["verdict"] == "met"
@@ -221,13 +223,18 @@ def test_a_page_without_markers_is_left_alone(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("text\n", encoding="utf-8")
     with pytest.raises(ValueError, match="has no"):
-        write_into(page, run_of())
+        write_into(page, run_of(), "usual")
     assert page.read_text(encoding="utf-8") == "text\n"
 
 
 def test_the_page_shows_every_budget():
-    """docs/reference/performance.md is of a whole run, with a verdict on each budget."""
+    """docs/reference/performance.md is of whole runs, with a verdict on each budget of a suite, or says that there was none."""
     page = (ROOT / "docs" / "reference" / "performance.md").read_text(encoding="utf-8")
-    table = page.partition(BEGIN)[2].partition(END)[0]
-    for budget in BUDGETS.values():
-        assert f"| {budget.what} | {budget.shown} |" in table
+    for suite, groups in SUITES.items():
+        begin, end = marks(suite)
+        table = page.partition(begin)[2].partition(end)[0]
+        if table.strip() == UNMEASURED:
+            continue
+        for budget in BUDGETS.values():
+            is_here = f"| {budget.what} | {budget.shown} |" in table
+            assert is_here == (budget.group in {group.name for group in groups})

@@ -35,7 +35,7 @@ def opened(where: str, *, size: Size) -> Iterator[Opened]:
     """Open the store of that size, and serve it."""
     from keepstate import connect
 
-    url = where.split()[size is LARGE]
+    url = where.split()[size == LARGE]
     numbers = random.Random(url)
     with connect(url) as store, places.folder() as home, serving(url, Path(home)) as served:
         pages = reader(served)

@@ -40,9 +40,10 @@ def sweep_entries(
     while due := query(sql.DUE_ENTRIES, {"now": now, "since": since, "limit": limit}):
         report = write(partial(_erase_entries, dialect=dialect, due=due, now=now))
         emptied = list(dict.fromkeys(scope_id for scope_id, _, _, is_over, _ in due if is_over))
-        # Apart from the erasing: who writes locks the scope first and its entries then, and each would wait for the other.
-        # Where this is not reached, the scopes go at their own time.
-        write(partial(_wake_emptied, dialect=dialect, scope_ids=emptied, now=now))
+        if emptied:
+            # Apart from the erasing: who writes locks the scope first and its entries then, and each would wait for the
+            # other. Where this is not reached, the scopes go at their own time.
+            write(partial(_wake_emptied, dialect=dialect, scope_ids=emptied, now=now))
         yield report
         since = due[-1][-1]
 

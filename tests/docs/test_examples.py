@@ -255,6 +255,18 @@ def test_pages_fetch_nothing() -> None:
     assert (DOCS / "assets" / "iframe-worker.js").is_file()
 
 
+def test_navigation_is_in_the_order_of_each_folder() -> None:
+    """The site's menu names every folder as such, so that the folder's own order counts; that names pages which are there."""
+    folders = sorted(path.name for path in DOCS.iterdir() if any(path.glob("*.md")))
+    root = (DOCS / ".nav.yml").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^  - [\w -]+: ([\w-]+)$", root, re.MULTILINE)) == folders
+    for folder in set(folders) - {"tutorial"}:
+        menu = (DOCS / folder / ".nav.yml").read_text(encoding="utf-8")
+        named = re.findall(r"^ +- (\S+\.md)$", menu, re.MULTILINE)
+        assert named
+        assert set(named) <= {path.name for path in (DOCS / folder).glob("*.md")}, folder
+
+
 def test_pages_name_no_machine() -> None:
     """Pages are for everybody: they hold no path of the machine that they were written on."""
     private = re.compile("|".join(re.escape(f"{place}/") for place in (ROOT, Path.home())))

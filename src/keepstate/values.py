@@ -130,6 +130,20 @@ def _decode_carefully(text: str) -> Any:
     return value
 
 
+def is_damaged(stored: Any) -> bool:
+    """Whether what a table has in a value's place is none that keepstate wrote: `decode` refuses it."""
+    try:
+        decode(stored)
+    except ValueError:
+        return True
+    return False
+
+
+def as_text(stored: object) -> str:
+    """Return what a table has in a value's place as text, which it need not be where somebody else has written it."""
+    return stored if isinstance(stored, str) else repr(stored)
+
+
 def size_of(text: str) -> int:
     """Return the size of a JSON text in UTF-8 bytes: what every limit counts."""
     return len(text) if text.isascii() else len(text.encode())

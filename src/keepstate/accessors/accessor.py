@@ -22,7 +22,7 @@ from keepstate.errors import (
 )
 from keepstate.retention import expiry
 from keepstate.scope import Entry, HistoryEntry, Writer
-from keepstate.values import JsonInput, check_key, decode, encode, size_of
+from keepstate.values import JsonInput, check_key, decode, encode, is_damaged, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
@@ -123,11 +123,15 @@ class Accessor:
         """Write the value that ``key`` had at ``version`` again, as a new version, its expiry unchanged.
 
         A key that is gone comes back with the expiry that the version had. Raises ``VersionNotFoundError`` when that
-        version is not kept, removed the key, or was so large that only its size and hash were kept.
+        version is not kept, removed the key, is damaged, or was so large that only its size and hash were kept.
         """
         past = next((row for row in self._past(key) if row.version == version), None)
-        if past is None or past.text is None:
-            found = "it was too large to be kept" if past and past.sha256 else "the history has no such value"
+        if past is None or past.text is None or is_damaged(past.text):
+            found = "the history has no such value"
+            if past is not None and past.text is not None:
+                found = "it is damaged, as keepstate did not write it"
+            elif past is not None and past.sha256:
+                found = "it was too large to be kept"
             raise VersionNotFoundError(
                 f"version {version} of key {key!r} can't be restored: {found}; history() lists what can",
                 key=key,

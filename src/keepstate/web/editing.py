@@ -14,13 +14,13 @@ from keepstate.clock import optional_datetime
 from keepstate.server.rest.changing import change, change_what_stands
 from keepstate.server.rest.conditions import Condition
 from keepstate.server.roles import Right
-from keepstate.values import check_key, size_of
+from keepstate.values import as_text, check_key, size_of
 from keepstate.web.addresses import ASSET, MAPPED, TASK
 from keepstate.web.asked import page
 from keepstate.web.forms import DEFAULT, KEEP, Problems, Typed, typed, understood
 from keepstate.web.place import Place, place_of, standing
 from keepstate.web.rendering import render
-from keepstate.web.shown import EntryShown, Token, as_text, difference_of, entry_shown, pretty, tokens
+from keepstate.web.shown import EntryShown, Token, difference_of, entry_shown, pretty, tokens
 
 if TYPE_CHECKING:
     from datetime import datetime

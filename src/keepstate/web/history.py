@@ -11,7 +11,7 @@ from keepstate.clock import to_datetime
 from keepstate.server.rest.conditions import ALWAYS, Condition
 from keepstate.server.rest.history import restore as restored
 from keepstate.server.roles import Right
-from keepstate.values import check_key
+from keepstate.values import check_key, is_damaged
 from keepstate.web.addresses import ASSET, MAPPED, TASK
 from keepstate.web.asked import page
 from keepstate.web.editing import done
@@ -19,7 +19,7 @@ from keepstate.web.forms import typed
 from keepstate.web.frame import Crumb
 from keepstate.web.live import events
 from keepstate.web.place import Place, place_of, standing, watch
-from keepstate.web.shown import Token, WriterShown, difference_of, is_damaged, preview, tokens, writer_shown
+from keepstate.web.shown import Token, WriterShown, difference_of, preview, tokens, writer_shown
 
 if TYPE_CHECKING:
     from datetime import datetime

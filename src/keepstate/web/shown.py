@@ -11,7 +11,7 @@ from keepstate.clock import optional_datetime, to_datetime
 from keepstate.errors import InvalidIdError
 from keepstate.scope import TaskScope
 from keepstate.server.writers import writer_for
-from keepstate.values import decode, size_of
+from keepstate.values import as_text, decode, is_damaged, size_of
 from keepstate.web.difference import difference
 
 if TYPE_CHECKING:
@@ -104,20 +104,6 @@ def entry_shown(stored: StoredEntry, scope: EntryScope, asked: Asked) -> EntrySh
 
 
 # -------------------------------------------------------------------------------------------------- values
-
-
-def as_text(stored: object) -> str:
-    """Return a stored value as text, which it may not be where somebody else has written to the table."""
-    return stored if isinstance(stored, str) else repr(stored)
-
-
-def is_damaged(text: str) -> bool:
-    """Whether a stored value is none that keepstate wrote."""
-    try:
-        decode(text)
-    except ValueError:
-        return True
-    return False
 
 
 def pretty(text: str) -> str:

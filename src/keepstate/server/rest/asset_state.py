@@ -20,7 +20,7 @@ from keepstate.server.rest.models import (
     AssetStateStoreCollectionResponse,
     AssetStateStoreResponse,
 )
-from keepstate.server.rest.task_state import listed, no_entry
+from keepstate.server.rest.task_state import listed, one
 from keepstate.server.roles import Right
 
 BASE = "/api/v2/assets/{asset_id}/state-store"
@@ -65,11 +65,7 @@ async def get_asset_entry(request: Request) -> Response:
     asked = await ask(request, Right.READ)
     number, key = asked.number("asset_id"), asked.key()
     scope = await reached(asked, number)
-    found = await asked.read(asked.backend.read, scope, (key,), now=asked.store.clock())
-    if not found.entries:
-        raise no_entry(key)
-    (entry,) = found.entries
-    return texts.json_answer(texts.asset_entry(asked.caller, entry), etag(entry.version))
+    return await one(asked, scope, key, partial(texts.asset_entry, asked.caller))
 
 
 @operation(

@@ -21,6 +21,7 @@ from keepstate.server.rest.conditions import Condition, condition_of, etag
 from keepstate.server.rest.described import ASSET_ID, KEY, MAP_INDEX, TASK_INSTANCE, operation
 from keepstate.server.rest.models import HistoryResponse, RestoreBody
 from keepstate.server.roles import Right
+from keepstate.values import is_damaged
 
 if TYPE_CHECKING:
     from keepstate.backends.answers import Applied, StoredEntry
@@ -138,7 +139,7 @@ def restore(
     """Write the value of a version again, if the condition holds: else 412. Raises ``VersionNotFoundError``."""
     rows = store.backend.history(scope, key, now=store.clock())
     past = next((row for row in rows if row.version == version), None)
-    if past is None or past.text is None:
+    if past is None or past.text is None or is_damaged(past.text):
         raise _not_kept(key, version)
     text, own_expiry = past.text, past.expires_at
 
@@ -150,7 +151,8 @@ def restore(
 
 def _not_kept(key: str, version: int) -> VersionNotFoundError:
     return VersionNotFoundError(
-        f"version {version} of key {key!r} can't be restored: there is none, it removed the key, or it was too large to be kept",
+        f"version {version} of key {key!r} can't be restored: there is none, it removed the key, it was too large to be kept, "
+        "or it is damaged",
         key=key,
         version=version,
     )

@@ -122,11 +122,21 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+Damaged = Annotated[
+    str | None,
+    Field(
+        description="In lists only, and only where the store has something that is no value in its place, which keepstate "
+        "did not write: what that is, as text. The value is null then, which no value is."
+    ),
+]
+
+
 class TaskStateStoreResponse(_Answer):
     """An entry of a task instance."""
 
     key: str
     value: JsonValue
+    damaged: Damaged = None
     updated_at: datetime
     expires_at: datetime | None
 
@@ -153,6 +163,7 @@ class AssetStateStoreResponse(_Answer):
 
     key: str
     value: JsonValue
+    damaged: Damaged = None
     updated_at: datetime
     last_updated_by: AssetStateStoreLastUpdatedBy | None
 
@@ -184,6 +195,7 @@ class VersionResponse(_Answer):
     version: int
     action: Literal["set", "delete", "clear", "reset"]
     value: JsonValue
+    damaged: Damaged = None
     size: int
     sha256: str | None
     written_at: datetime

@@ -33,6 +33,7 @@ from keepstate.server.rest.models import (
     TaskStateStoreResponse,
 )
 from keepstate.server.roles import Right
+from keepstate.values import is_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,11 +92,7 @@ async def get_entry(request: Request) -> Response:
     scope, key = asked.task_scope(), asked.key()
     if not asked.caller.reaches_dag(scope.dag_id):
         raise no_entry(key)
-    found = await asked.read(asked.backend.read, scope, (key,), now=asked.store.clock())
-    if not found.entries:
-        raise no_entry(key)
-    (entry,) = found.entries
-    return texts.json_answer(texts.task_entry(entry), etag(entry.version))
+    return await one(asked, scope, key, texts.task_entry)
 
 
 @operation(
@@ -213,15 +210,35 @@ async def clear_entries(request: Request) -> Response:
     return Response(None, 204)
 
 
+async def one(
+    asked: Ask, scope: EntryScope, key: str, written: Callable[[StoredEntry, str], str]
+) -> Response:
+    """Answer with an entry. Where its value is damaged: with 500, for nobody to take it for a value."""
+
+    def entry() -> Response:
+        found = asked.backend.read(scope, (key,), now=asked.store.clock()).entries
+        if not found:
+            raise no_entry(key)
+        (only,) = found
+        if is_damaged(only.text):
+            raise _damaged(scope, only)
+        return texts.json_answer(written(only, texts.sound(only.text)), etag(only.version))
+
+    return await asked.read(entry)
+
+
 async def listed(
     asked: Ask,
     scope: EntryScope,
     name: str,
-    written: Callable[[StoredEntry], str],
+    written: Callable[[StoredEntry, str], str],
     limit: int,
     offset: int,
 ) -> Response:
-    """Answer with a page of entries. Large values take their time, so they are put together where they are read."""
+    """Answer with a page of entries. Large values take their time, so they are put together where they are read.
+
+    One that is damaged is told as such, and keeps none of the others from their readers.
+    """
 
     def page() -> Response:
         found = asked.backend.read(scope, None, now=asked.store.clock(), limit=limit, offset=offset)
@@ -234,6 +251,14 @@ def _reach(asked: Ask, scope: TaskScope) -> None:
     """Answer as for an unknown task instance where the caller's pattern does not admit the dag."""
     if not asked.caller.reaches_dag(scope.dag_id):
         raise unknown(scope)
+
+
+def _damaged(scope: EntryScope, entry: StoredEntry) -> HTTPException:
+    return HTTPException(
+        500,
+        f"the value under the key {entry.key!r} of {scope} is damaged, as keepstate did not write {entry.text!r:.60}; "
+        "write it anew, or delete it",
+    )
 
 
 def no_entry(key: str) -> HTTPException:

@@ -1,4 +1,8 @@
-"""Answers as JSON text. A value is stored as such a text: it goes out as it is, and comes back exactly as written."""
+"""Answers as JSON text. A value is stored as such a text: it goes out as it is, and comes back exactly as written.
+
+What somebody else has written into its place may be anything, and would break the document that it goes into: where the
+text is no value, ``value`` is null, and ``damaged`` beside it tells what is stored.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from starlette.responses import Response
 from keepstate.clock import to_datetime
 from keepstate.scope import TaskScope
 from keepstate.server.writers import writer_for
+from keepstate.values import as_text, is_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,27 +39,38 @@ def time_text(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def task_entry(entry: StoredEntry) -> str:
-    """Return an entry of a task instance in Airflow's shape."""
+def task_entry(entry: StoredEntry, value: str) -> str:
+    """Return an entry of a task instance in Airflow's shape, with what `sound` or `value_of` tells of its value."""
     return (
-        f'{{"key":{json.dumps(entry.key)},"value":{entry.text},"updated_at":{_time(entry.updated_at)},'
+        f'{{"key":{json.dumps(entry.key)},{value},"updated_at":{_time(entry.updated_at)},'
         f'"expires_at":{_time(entry.expires_at)}}}'
     )
 
 
-def asset_entry(caller: Caller, entry: StoredEntry) -> str:
-    """Return an entry of an asset in Airflow's shape, as the caller may know its writer."""
+def asset_entry(caller: Caller, entry: StoredEntry, value: str) -> str:
+    """Return an entry of an asset, as `task_entry` does, and as the caller may know its writer."""
     return (
-        f'{{"key":{json.dumps(entry.key)},"value":{entry.text},"updated_at":{_time(entry.updated_at)},'
+        f'{{"key":{json.dumps(entry.key)},{value},"updated_at":{_time(entry.updated_at)},'
         f'"last_updated_by":{_last_updated_by(writer_for(caller, entry.writer))}}}'
     )
 
 
+def sound(text: str) -> str:
+    """Return the member of a value that was looked at, and is one."""
+    return f'"value":{text}'
+
+
+def value_of(text: str) -> str:
+    """Return the member of a value; where it is damaged, what tells that."""
+    return f'"value":null,"damaged":{json.dumps(as_text(text))}' if is_damaged(text) else sound(text)
+
+
 def listed(
-    name: str, entries: Iterable[StoredEntry], written: Callable[[StoredEntry], str], total: int | None
+    name: str, entries: Iterable[StoredEntry], written: Callable[[StoredEntry, str], str], total: int | None
 ) -> str:
     """Return a page of entries under the name that Airflow gives them."""
-    return f'{{"{name}":[{",".join(map(written, entries))}],"total_entries":{total or 0}}}'
+    rows = ",".join(written(entry, value_of(entry.text)) for entry in entries)
+    return f'{{"{name}":[{rows}],"total_entries":{total or 0}}}'
 
 
 def history(caller: Caller, scope: EntryScope, versions: list[StoredVersion]) -> str:
@@ -64,10 +80,10 @@ def history(caller: Caller, scope: EntryScope, versions: list[StoredVersion]) ->
 
 
 def _version(caller: Caller, scope: EntryScope, version: StoredVersion) -> str:
-    value = "null" if version.text is None else version.text
+    value = sound("null") if version.text is None else value_of(version.text)
     return (
-        f'{{"key":{json.dumps(version.key)},"version":{version.version},"action":"{version.action}","value":{value},'
-        f'"size":{version.size},"sha256":{json.dumps(version.sha256)},"written_at":{_time(version.written_at)},'
+        f'{{"key":{json.dumps(version.key)},"version":{json.dumps(version.version)},"action":{json.dumps(version.action)},'
+        f'{value},"size":{json.dumps(version.size)},"sha256":{json.dumps(version.sha256)},"written_at":{_time(version.written_at)},'
         f'"expires_at":{_time(version.expires_at)},"writer":{_writer(scope, writer_for(caller, version.writer))}}}'
     )
 

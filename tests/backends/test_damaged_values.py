@@ -29,9 +29,12 @@ DAMAGED = [
     " null",
     "NaN",
     "{",
+    '"\0"',
     b"\xff",
     b"1",
 ]
+# SQLite keeps as a text what it is told is one
+NO_UTF_8 = [b"\xff", b'"\xff"', b'"\xed\xa0\x80"', b'"\x00\xff"']
 
 
 @pytest.fixture
@@ -42,19 +45,26 @@ def store(tmp_path: Path) -> Iterator[StateStore]:
         yield opened
 
 
-def spoil(store: StateStore, column: str, value: str | bytes) -> None:
-    """Write into the table, past keepstate, what the entry `bad` has."""
+def spoil(store: StateStore, column: str, value: str | bytes, kind: str = "") -> None:
+    """Write into the table, past keepstate, what the entry `bad` has; with `kind`, as of that type."""
+    what = f"CAST(? AS {kind})" if kind else "?"
     connection = sqlite3.connect(store.backend.address.removeprefix("sqlite:///"))
     with connection:
         for table in ("keepstate_entry", "keepstate_log"):
-            connection.execute(f"UPDATE {table} SET {column} = ? WHERE entry_key = 'bad'", [value])
+            connection.execute(f"UPDATE {table} SET {column} = {what} WHERE entry_key = 'bad'", [value])
     connection.close()
 
 
-@pytest.mark.parametrize("text", DAMAGED, ids=repr)
-def test_a_value_that_keepstate_did_not_write_is_named(store: StateStore, text: str | bytes) -> None:
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [*((text, "") for text in DAMAGED), *((text, "TEXT") for text in NO_UTF_8)],
+    ids=repr,
+)
+def test_a_value_that_keepstate_did_not_write_is_named(
+    store: StateStore, text: str | bytes, kind: str
+) -> None:
     """With its task instance and key, by every way of reading; its neighbours are read, and it can be written anew."""
-    spoil(store, "value", text)
+    spoil(store, "value", text, kind)
     task = store.task("d", "r", "t", try_number=1)
     for read in (
         lambda: task.get("bad"),
@@ -70,21 +80,51 @@ def test_a_value_that_keepstate_did_not_write_is_named(store: StateStore, text: 
             read()
         str(caught.value).encode()
     assert task.get("good") == 2
+    # one that registers is read within a transaction
+    with pytest.raises(StoreCorruptedError, match="under the key 'bad'"):
+        store.task("d", "r", "t", try_number=2).items()
+    task = store.task("d", "r", "t", try_number=2)
     task.set("bad", 3)
     assert task.get("bad") == 3
 
 
-@pytest.mark.parametrize("text", ["null", b"\xff"], ids=repr)
-def test_a_server_leaves_it_to_its_clients_to_name_it(store: StateStore, text: str | bytes) -> None:
+@pytest.mark.parametrize(
+    ("text", "kind"), [("null", ""), (b"\xff", ""), (b'"\xff"', "TEXT"), ('"\0"', "")], ids=repr
+)
+def test_a_server_leaves_it_to_its_clients_to_name_it(
+    store: StateStore, text: str | bytes, kind: str
+) -> None:
     """The answer comes whole, so that what stands beside it is read."""
-    spoil(store, "value", text)
+    spoil(store, "value", text, kind)
     with (
         serving_store(store) as served,
         connect(served.url, settings=Settings(token=served.token("worker"), retry_timeout=0)) as client,
     ):
         with pytest.raises(StoreCorruptedError, match="under the key 'bad' of d / r / t"):
             client.task("d", "r", "t").items()
+        with pytest.raises(StoreCorruptedError, match="under the key 'bad' of d / r / t"):
+            client.task("d", "r", "t").history("bad")
         assert client.task("d", "r", "t").get_many(["good"]) == {"good": 2}
+
+
+def test_after_such_a_value_texts_are_texts_again(store: StateStore) -> None:
+    """The connection that read it goes on with others."""
+    store.task("d", "r", "t").set("é", "é")
+    spoil(store, "value", b"\xff", "TEXT")
+    with pytest.raises(StoreCorruptedError):
+        store.task("d", "r", "t").get("bad")
+    assert store.task("d", "r", "t").get_many(["é", "good"]) == {"é": "é", "good": 2}
+
+
+def test_a_nul_within_a_value_is_none_that_damages_it(store: StateStore) -> None:
+    """JSON has it as an escape, as it has a backslash before one."""
+    with (
+        serving_store(store) as served,
+        connect(served.url, settings=Settings(token=served.token("worker"), retry_timeout=0)) as client,
+    ):
+        task = client.task("d", "r", "t")
+        task.set_many({"nul": "a\0", "escape": r"\u0000"})
+        assert task.get_many(["nul", "escape"]) == {"nul": "a\0", "escape": r"\u0000"}
 
 
 def test_a_writer_that_keepstate_did_not_write_is_named(store: StateStore) -> None:

@@ -30,6 +30,7 @@ from keepstate.server.roles import ForbiddenError
 from keepstate.server.routes import Route
 from keepstate.server.service import service_of
 from keepstate.server.writers import written_for
+from keepstate.values import as_text
 from keepstate.wire import PROTOCOL, decode_request, encode_answer, encode_error
 
 if TYPE_CHECKING:
@@ -61,12 +62,23 @@ _CHANGES = frozenset(
 
 _BRINGS_VALUES = frozenset({"apply", "end"})
 
+_NUL = "\\u0000"
+
 
 def _no_text(stored: object) -> str:
     """Return bytes that somebody has written into the table as a text, which is no value either: the client names its key."""
     if isinstance(stored, bytes):
-        return repr(stored)
+        return as_text(stored)
     raise TypeError(f"{type(stored).__name__} is no part of an answer")
+
+
+def _without_nul(data: Any) -> Any:
+    """Return an answer with texts instead that clients take: one with a NUL character is no value, nor is what stands for it."""
+    if isinstance(data, dict):
+        return {name: _without_nul(member) for name, member in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_without_nul(member) for member in data]
+    return repr(data) if isinstance(data, str) and "\0" in data else data
 
 
 _encoder = json.JSONEncoder(
@@ -193,8 +205,12 @@ def _lane(service: Service, verb: str, arguments: dict[str, Any]) -> Any:
 def _carry_out(service: Service, caller: Caller, verb: str, arguments: dict[str, Any]) -> bytes:
     """Do what is asked, as far as the caller may; return the answer's JSON. Called on a thread of the store's."""
     try:
-        answer = _done(service.store, caller, verb, arguments)
-        return _encoder.encode({"answer": encode_answer(verb, answer)}).encode()
+        answer = {"answer": encode_answer(verb, _done(service.store, caller, verb, arguments))}
+        content = _encoder.encode(answer)
+        if _NUL in content:
+            # as an escape within a value that is fine, too
+            content = _encoder.encode(_without_nul(answer))
+        return content.encode()
     except (KeepstateError, ForbiddenError):
         raise
     except Exception as exc:

@@ -15,6 +15,7 @@ from keepstate.allowance import latest, time_left
 from keepstate.backends.sql import forking
 from keepstate.backends.sql.database import Params, Row, TransientError
 from keepstate.backends.sql.dialects import SQLITE
+from keepstate.backends.sql.sqlite_connection import Connection
 from keepstate.backends.sql.turnstile import Turnstile
 from keepstate.errors import (
     BackendError,
@@ -44,42 +45,6 @@ _LONGEST_PAUSE = 0.025
 
 # How long it may take until reading notices that the file is another one; writing looks each time.
 _SAME_FILE_FOR = 1.0
-
-
-class _Connection:
-    """A connection with the cursor that runs its statements, and whether its file is known to be in WAL mode.
-
-    Beside the driver's connection, which is in circles with its cursors and statements. One that is forgotten, because a
-    signal's exception came between two lines, would keep the file locked until the garbage is collected; this one closes.
-    """
-
-    __slots__ = ("hand", "is_wal", "raw")
-
-    def __init__(self, raw: sqlite3.Connection) -> None:
-        self.raw = raw
-        # one cursor for all: making one takes as long as a small statement
-        self.hand = raw.cursor()
-        self.is_wal = False
-
-    def close(self) -> None:
-        """Undo what is under way, and close.
-
-        Closing alone would not do: as long as somebody's traceback holds a statement that an exception cut short, SQLite
-        keeps the connection half alive, and the file locked.
-        """
-        with suppress(sqlite3.Error):
-            self.hand.close()
-        with suppress(sqlite3.Error):
-            self.raw.rollback()
-        self.raw.close()
-
-    def __del__(self) -> None:
-        # at the interpreter's end, what it takes may be gone already
-        try:
-            self.raw.rollback()
-            self.raw.close()
-        except Exception:  # noqa: BLE001, S110 - nobody would hear of it
-            pass
 
 
 class SqliteDatabase:
@@ -112,7 +77,7 @@ class SqliteDatabase:
         forking.carry(self)
 
     def _reset(self) -> None:
-        self._idle: list[_Connection] = []
+        self._idle: list[Connection] = []
         # threads of one process take turns here, which is fair and wakes at once; waiting for a file's lock is neither
         self._turn = Turnstile(1)
 
@@ -122,7 +87,7 @@ class SqliteDatabase:
         """Run one statement by itself and return its rows."""
         connection = self._take()
         try:
-            rows = connection.hand.execute(sql, params).fetchall()
+            rows = connection.rows(sql, params)
         except sqlite3.Error as exc:
             self._drop(connection)
             raise self.translate(exc) from exc
@@ -136,7 +101,7 @@ class SqliteDatabase:
         """Open a write transaction; readers go on meanwhile, other writers wait."""
         return SqliteTransaction(self)
 
-    def begin(self) -> _Connection:
+    def begin(self) -> Connection:
         """Take this process's turn, and return a connection that holds the file's write lock.
 
         Waiting happens here rather than in SQLite's busy handler, which can't be interrupted, would keep a fork waiting,
@@ -175,7 +140,7 @@ class SqliteDatabase:
             self._turn.leave()
             raise
 
-    def commit(self, connection: _Connection) -> None:
+    def commit(self, connection: Connection) -> None:
         """Make a transaction durable, and let the next thread have its turn."""
         try:
             connection.hand.execute("COMMIT")
@@ -187,7 +152,7 @@ class SqliteDatabase:
         self._give_back(connection)
         self._turn.leave()
 
-    def roll_back(self, connection: _Connection) -> None:
+    def roll_back(self, connection: Connection) -> None:
         """Undo a transaction, and let the next thread have its turn."""
         try:
             self._drop(connection)
@@ -217,7 +182,7 @@ class SqliteDatabase:
                 return
             connection.close()
 
-    def _take(self) -> _Connection:
+    def _take(self) -> Connection:
         """Return a connection that nobody else uses; a fork waits until it is given back or dropped."""
         if self._stranded and os.getpid() != self._pid:
             raise BackendError(
@@ -237,18 +202,18 @@ class SqliteDatabase:
             forking.traffic.leave()
             raise
 
-    def _give_back(self, connection: _Connection) -> None:
+    def _give_back(self, connection: Connection) -> None:
         self._idle.append(connection)
         forking.traffic.leave()
 
-    def _drop(self, connection: _Connection) -> None:
+    def _drop(self, connection: Connection) -> None:
         # closing rolls back; a connection that failed is not worth keeping
         try:
             connection.close()
         finally:
             forking.traffic.leave()
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> Connection:
         if not self.path.parent.is_dir():
             raise ConfigurationError(
                 f"the folder {self.path.parent} for the store {self.address} does not exist; create it, or name another",
@@ -263,7 +228,7 @@ class SqliteDatabase:
         try:
             if self._private:
                 self._make_private()
-            connection = _Connection(
+            connection = Connection(
                 sqlite3.connect(
                     self.path,
                     timeout=0,
@@ -312,7 +277,7 @@ class SqliteDatabase:
             )
         self._look_at = time.monotonic() + _SAME_FILE_FOR
 
-    def _demand_wal(self, connection: _Connection) -> None:
+    def _demand_wal(self, connection: Connection) -> None:
         """Switch the file to a write-ahead log; where something is in it, on writing only: a newer keepstate's stays as it is."""
         (mode,) = connection.hand.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
@@ -433,7 +398,7 @@ class SqliteTransaction:
 
     def all(self, sql: str, params: Params) -> list[Row]:
         """Return all rows."""
-        return self._execute(sql, params).fetchall()
+        return self._connection.rows(sql, params)
 
     def one(self, sql: str, params: Params) -> Row | None:
         """Return the first row, if any."""

@@ -187,7 +187,11 @@ class Writer:
 
 @dataclass(frozen=True)
 class Entry:
-    """A key and its value as they stand. ``version`` is that of the scope's change that last touched the key."""
+    """A key and its value as they stand. ``version`` is that of the scope's change that last touched the key.
+
+    ``damaged`` is for an entry that keepstate did not write, where it was asked for: what is stored, as text, in place of a
+    value; ``value`` is ``None`` then.
+    """
 
     key: str
     value: Any
@@ -195,6 +199,7 @@ class Entry:
     updated_at: datetime
     expires_at: datetime | None
     writer: Writer | None = None
+    damaged: str | None = None
 
 
 @dataclass(frozen=True)
@@ -202,7 +207,7 @@ class HistoryEntry:
     """One version of a key. ``action`` is ``set``, ``delete``, ``clear`` or ``reset`` (a new incarnation began).
 
     ``value`` is ``None`` where the key was removed, and where the value was above the size limit: then ``size`` (bytes)
-    and ``sha256`` (of the compact JSON) still tell what it was.
+    and ``sha256`` (of the compact JSON) still tell what it was. ``damaged`` is as in ``Entry``.
     """
 
     key: str
@@ -214,6 +219,7 @@ class HistoryEntry:
     written_at: datetime
     expires_at: datetime | None
     writer: Writer | None = None
+    damaged: str | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from keepstate.errors import (
 )
 from keepstate.retention import expiry
 from keepstate.scope import Entry, HistoryEntry, Writer
-from keepstate.values import JsonInput, check_key, decode, encode, is_damaged, size_of
+from keepstate.values import JsonInput, as_text, check_key, decode, encode, is_damaged, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
@@ -89,9 +89,13 @@ class Accessor:
         found = self._read([check_key(key)]).entries
         return self._entry(found[0]) if found else None
 
-    def entries(self) -> list[Entry]:
-        """Return all entries in the order of their keys, as they stood at one moment."""
-        return [self._entry(stored) for stored in self._read(None).entries]
+    def entries(self, *, damaged: bool = False) -> list[Entry]:
+        """Return all entries in the order of their keys, as they stood at one moment.
+
+        One that keepstate did not write raises ``StoreCorruptedError``; with ``damaged`` it is returned beside the others,
+        with the value ``None`` and what is stored as its ``damaged``.
+        """
+        return [self._entry(stored, damaged=damaged) for stored in self._read(None).entries]
 
     def items(self) -> ItemsView[str, Any]:
         """Return all keys and values in the order of the keys, as they stood at one moment."""
@@ -111,11 +115,11 @@ class Accessor:
         found = {stored.key: stored.text for stored in self._read(names).entries}
         return {name: self._value(found[name], name) for name in names if name in found}
 
-    def history(self, key: str, limit: int | None = None) -> list[HistoryEntry]:
-        """Return the versions of ``key`` that are kept, newest first."""
+    def history(self, key: str, limit: int | None = None, *, damaged: bool = False) -> list[HistoryEntry]:
+        """Return the versions of ``key`` that are kept, newest first. ``damaged`` is as for `entries`."""
         most = self._store.history_policy.limit
         rows = self._past(key, most if limit is None else min(limit, most))
-        return [self._history_entry(row) for row in rows]
+        return [self._history_entry(row, damaged=damaged) for row in rows]
 
     # -------------------------------------------------------------------------------------------- writing
 
@@ -363,33 +367,39 @@ class Accessor:
         """Write or overwrite the value under ``key``."""
         raise NotImplementedError
 
-    def _entry(self, stored: StoredEntry) -> Entry:
+    def _entry(self, stored: StoredEntry, *, damaged: bool = False) -> Entry:
+        broken = as_text(stored.text) if damaged and is_damaged(stored.text) else None
         return Entry(
             key=stored.key,
-            value=self._value(stored.text, stored.key),
+            value=self._value(stored.text, stored.key) if broken is None else None,
             version=stored.version,
             updated_at=to_datetime(stored.updated_at),
             expires_at=optional_datetime(stored.expires_at),
-            writer=self._writer_of(stored.writer, stored.key),
+            writer=self._writer_of(stored.writer, stored.key, damaged=damaged),
+            damaged=broken,
         )
 
-    def _history_entry(self, row: StoredVersion) -> HistoryEntry:
+    def _history_entry(self, row: StoredVersion, *, damaged: bool = False) -> HistoryEntry:
+        broken = as_text(row.text) if damaged and row.text is not None and is_damaged(row.text) else None
         return HistoryEntry(
             key=row.key,
             version=row.version,
             action=row.action,
-            value=None if row.text is None else self._value(row.text, row.key),
+            value=None if row.text is None or broken is not None else self._value(row.text, row.key),
             size=row.size,
             sha256=row.sha256,
             written_at=to_datetime(row.written_at),
             expires_at=optional_datetime(row.expires_at),
-            writer=self._writer_of(row.writer, row.key),
+            writer=self._writer_of(row.writer, row.key, damaged=damaged),
+            damaged=broken,
         )
 
-    def _writer_of(self, text: str | None, key: str) -> Writer | None:
+    def _writer_of(self, text: str | None, key: str, *, damaged: bool) -> Writer | None:
         try:
             return None if text is None else Writer.from_text(text)
         except (ValueError, TypeError, RecursionError) as exc:
+            if damaged:
+                return None
             raise self._corrupted("a writer", key, text) from exc
 
     def _value(self, text: str, key: str) -> Any:

@@ -71,8 +71,8 @@ class TaskStateStore(Accessor):
     aupdate = twin(update)
     aincrement = twin(increment)
 
-    def _writer_of(self, text: str | None, key: str) -> Writer | None:
-        writer = super()._writer_of(text, key)
+    def _writer_of(self, text: str | None, key: str, *, damaged: bool) -> Writer | None:
+        writer = super()._writer_of(text, key, damaged=damaged)
         if writer is None or writer.kind != "task":
             return writer
         # the store leaves out what the scope says already

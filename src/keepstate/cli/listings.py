@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from keepstate.cli import options, output
 from keepstate.cli.declared import Argument, Option
-from keepstate.cli.exit_codes import Stop
+from keepstate.cli.exit_codes import ExitCode, Stop
 from keepstate.cli.scopes import choose, known
 from keepstate.cli.stores import nothing, opened
 from keepstate.clock import to_datetime
 from keepstate.errors import VersionNotFoundError
 from keepstate.settings import Settings
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from keepstate.cli.scopes import Target
+    from keepstate.scope import Entry, HistoryEntry
+
+# of what is damaged, so many are named
+_MOST_NAMED = 5
 
 
 def list_(
@@ -26,49 +35,32 @@ def list_(
 ) -> None:
     """List the entries of a task instance or asset, by key.
 
-    A checkpoint is shown as a bar, other values in short; --json prints them whole, as an array.
+    A checkpoint is shown as a bar, other values in short; --json prints them whole, as an array. Where one is damaged, it is
+    shown as such beside the others, and the exit code is 74.
 
     Examples:
       keepstate list --dag-id etl --run-id 2026-11-29 --task-id load
       keepstate list --asset orders --json | jq '.[].key'
     """
-    from keepstate.cli import shapes, tables, times
+    from keepstate.cli import shapes
 
     settings = Settings.load()
     target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
     with opened(url, settings) as store:
-        entries = target.accessor(store).entries()
+        entries = target.accessor(store).entries(damaged=True)
         absent = not entries and not known(store, target.scope)
         now = to_datetime(store.clock())
     if as_json:
         output.put_json([shapes.entry(entry) for entry in entries])
     if absent:
         raise nothing(f"{target.kind}: {target.name}", url, settings)
-    if as_json:
-        return
-    if not entries:
-        output.say(f"there are no entries in {target.scope}")
-    else:
-        tables.draw(
-            (
-                tables.Column("KEY"),
-                tables.Column("VALUE", cut=True),
-                tables.Column("VERSION", rank=2),
-                tables.Column("UPDATED", rank=1),
-                tables.Column("EXPIRES", rank=4),
-                tables.Column("BY", rank=3),
-            ),
-            [
-                (
-                    entry.key,
-                    tables.value_cell(entry.value),
-                    str(entry.version),
-                    times.ago(entry.updated_at, now),
-                    times.ahead(entry.expires_at, now),
-                    tables.writer_cell(entry.writer),
-                )
-                for entry in entries
-            ],
+    if not as_json:
+        _show_entries(entries, target, now)
+    bad = [repr(entry.key) for entry in entries if entry.damaged is not None]
+    if bad:
+        raise Stop(
+            f"keepstate did not write what is under {_named('the key', bad)}; write it anew, or delete it",
+            ExitCode.IO,
         )
 
 
@@ -95,13 +87,13 @@ def history_(
       keepstate history job_id --dag-id etl --run-id 2026-11-29 --task-id load
       keepstate history offsets --asset orders --json
     """
-    from keepstate.cli import shapes, tables, times
+    from keepstate.cli import shapes
 
     settings = Settings.load()
     target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
     with opened(url, settings) as store:
         accessor = target.accessor(store)
-        versions = accessor.history(key, limit)
+        versions = accessor.history(key, limit, damaged=True)
         # where no history is kept, a key may be there all the same
         absent = not versions and accessor.entry(key) is None
         now = to_datetime(store.clock())
@@ -109,31 +101,13 @@ def history_(
         output.put_json([shapes.version(version) for version in versions])
     if absent:
         raise nothing(f"key {key!r} in {target.scope}, nor a history of one", url, settings)
-    if as_json:
-        return
-    if not versions:
-        output.say(f"there is no history of key {key!r} in {target.scope}")
-    else:
-        tables.draw(
-            (
-                tables.Column("VERSION"),
-                tables.Column("ACTION"),
-                tables.Column("VALUE", cut=True),
-                tables.Column("BYTES", rank=3),
-                tables.Column("WRITTEN", rank=1),
-                tables.Column("BY", rank=2),
-            ),
-            [
-                (
-                    str(version.version),
-                    version.action,
-                    tables.version_cell(version),
-                    f"{version.size:,}",
-                    times.ago(version.written_at, now),
-                    tables.writer_cell(version.writer),
-                )
-                for version in versions
-            ],
+    if not as_json:
+        _show_versions(versions, key, target, now)
+    bad = [str(version.version) for version in versions if version.damaged is not None]
+    if bad:
+        raise Stop(
+            f"keepstate did not write {_named('version', bad)}, so it can't be restored; `keepstate clear --forget` erases it",
+            ExitCode.IO,
         )
 
 
@@ -172,3 +146,68 @@ def restore_(
             # the library names its own verb last
             reason = str(exc).rpartition("; ")[0]
             raise Stop(f"{reason}; `keepstate history {key}` lists what can") from None
+
+
+def _show_entries(entries: list[Entry], target: Target, now: datetime) -> None:
+    from keepstate.cli import tables, times
+
+    if not entries:
+        output.say(f"there are no entries in {target.scope}")
+        return
+    tables.draw(
+        (
+            tables.Column("KEY"),
+            tables.Column("VALUE", cut=True),
+            tables.Column("VERSION", rank=2),
+            tables.Column("UPDATED", rank=1),
+            tables.Column("EXPIRES", rank=4),
+            tables.Column("BY", rank=3),
+        ),
+        [
+            (
+                entry.key,
+                tables.entry_cell(entry),
+                str(entry.version),
+                times.ago(entry.updated_at, now),
+                times.ahead(entry.expires_at, now),
+                tables.writer_cell(entry.writer),
+            )
+            for entry in entries
+        ],
+    )
+
+
+def _show_versions(versions: list[HistoryEntry], key: str, target: Target, now: datetime) -> None:
+    from keepstate.cli import tables, times
+
+    if not versions:
+        output.say(f"there is no history of key {key!r} in {target.scope}")
+        return
+    tables.draw(
+        (
+            tables.Column("VERSION"),
+            tables.Column("ACTION"),
+            tables.Column("VALUE", cut=True),
+            tables.Column("BYTES", rank=3),
+            tables.Column("WRITTEN", rank=1),
+            tables.Column("BY", rank=2),
+        ),
+        [
+            (
+                str(version.version),
+                version.action,
+                tables.version_cell(version),
+                f"{version.size:,}",
+                times.ago(version.written_at, now),
+                tables.writer_cell(version.writer),
+            )
+            for version in versions
+        ],
+    )
+
+
+def _named(what: str, those: list[str]) -> str:
+    """Return the first few of several that are damaged, under one name."""
+    shown = those[:_MOST_NAMED]
+    more = f" and {len(those) - len(shown):,} more" if len(those) > len(shown) else ""
+    return f"{what}{'s' * (len(those) > 1)} {', '.join(shown)}{more}"

@@ -31,11 +31,16 @@ def writer(who: Writer | None) -> dict[str, Any] | None:
     return None if who is None else {name: fact for name, fact in vars(who).items() if fact is not None}
 
 
+def value(found: Any, damaged: str | None) -> dict[str, Any]:
+    """Return a value; where it is damaged, what tells that beside it."""
+    return {"value": found} if damaged is None else {"value": None, "damaged": damaged}
+
+
 def entry(found: Entry) -> dict[str, Any]:
     """Return an entry."""
     return {
         "key": found.key,
-        "value": found.value,
+        **value(found.value, found.damaged),
         "version": found.version,
         "updated_at": instant(found.updated_at),
         "expires_at": instant(found.expires_at),
@@ -61,7 +66,7 @@ def version(found: HistoryEntry) -> dict[str, Any]:
         "key": found.key,
         "version": found.version,
         "action": found.action,
-        "value": found.value,
+        **value(found.value, found.damaged),
         "size": found.size,
         "sha256": found.sha256,
         "written_at": instant(found.written_at),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from keepstate.cli.presence import Sight
-    from keepstate.scope import HistoryEntry, Writer
+    from keepstate.scope import Entry, HistoryEntry, Writer
 
 _SHOWN = 60
 # so much of a cell that may be cut is shown, before other columns are left out for it
@@ -141,8 +141,20 @@ def value_cell(value: Any) -> str | Text:
     return shortened(to_json(value))
 
 
+def entry_cell(entry: Entry) -> str | Text:
+    """Return the value of an entry in short; of one that is damaged, what is stored."""
+    return value_cell(entry.value) if entry.damaged is None else damaged_cell(entry.damaged)
+
+
+def damaged_cell(stored: str) -> Text:
+    """Return what is stored in place of a value, marked as such."""
+    return styled(f"damaged: {shortened(stored)}", "red")
+
+
 def version_cell(version: HistoryEntry) -> str | Text:
     """Return the value of a version in short, or what is known where it was not kept."""
+    if version.damaged is not None:
+        return damaged_cell(version.damaged)
     if version.value is not None:
         return value_cell(version.value)
     return f"not kept, sha256 {version.sha256[:12]}…" if version.sha256 else ""

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from tests.cli.conftest import TASK, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @contextlib.contextmanager
@@ -108,6 +110,35 @@ def test_an_asset_is_followed(store) -> None:
     with following("--json", "--all", "--asset-uri", "s3://orders") as child:
         line = json.loads(child.stdout.readline())
         assert (line["asset_uri"], line["key"], line["value"]) == ("s3://orders", "offset", 1)
+
+
+DAMAGED = {"{": "{", "NaN": "NaN", "null": "null", '"\0"': '"\0"', b"1": "b'1'", b"\xff": r"b'\xff'"}
+
+
+@pytest.mark.parametrize("stored", DAMAGED, ids=ascii)
+def test_what_is_damaged_is_shown_and_followed_on(store, home: Path, stored: str | bytes) -> None:
+    """As such, in its turn, with --json and without; what comes before it and behind it is shown like always."""
+    entries = store.task("etl", "r1", "load")
+    for key in ("before", "bad", "behind"):
+        entries.set(key, 1)
+    connection = sqlite3.connect(home / "keepstate.db")
+    with connection:
+        connection.execute("UPDATE keepstate_entry SET value = ? WHERE entry_key = 'bad'", [stored])
+    connection.close()
+    with following("--all", "--json", *TASK) as child:
+        lines = [json.loads(child.stdout.readline()) for _ in range(3)]
+        assert [line["key"] for line in lines] == ["before", "bad", "behind"]
+        assert [line["value"] for line in lines] == [1, None, 1]
+        assert [line.get("damaged") for line in lines] == [None, DAMAGED[stored], None]
+        entries.set("behind", 2)
+        assert json.loads(child.stdout.readline())["value"] == 2
+    with following("--all", *TASK) as child:
+        before, bad, _ = (child.stdout.readline() for _ in range(3))
+        assert " before = 1  (version 1, api)" in before
+        assert " bad = damaged: " in bad
+        assert "  (version 2, api)" in bad
+        entries.set("bad", 3)
+        assert " bad = 3 " in child.stdout.readline()
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(store) -> None:

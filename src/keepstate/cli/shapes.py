@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from keepstate.cli.exit_codes import ExitCode, Stop
 from keepstate.cli.times import instant
 from keepstate.clock import optional_datetime, to_datetime
 from keepstate.scope import TaskScope, Writer
-from keepstate.values import decode
+from keepstate.values import as_text, decode
 
 if TYPE_CHECKING:
     from keepstate.backends.answers import ChangeNotice, StoredToken
@@ -177,7 +176,7 @@ def change(notice: ChangeNotice) -> dict[str, Any]:
         **where,
         "key": notice.key,
         "action": notice.action,
-        "value": None if notice.text is None else _value_of(notice),
+        **_value_of(notice),
         "version": notice.version,
         "updated_at": instant(to_datetime(notice.updated_at)),
         "writer": None if (who := writer_of(notice)) is None else writer(_whole(who, scope)),
@@ -192,15 +191,13 @@ def writer_of(notice: ChangeNotice) -> Writer | None:
         return None
 
 
-def _value_of(notice: ChangeNotice) -> Any:
+def _value_of(notice: ChangeNotice) -> dict[str, Any]:
+    if notice.text is None:
+        return value(None, None)
     try:
-        return decode(notice.text or "")
-    except ValueError as exc:
-        raise Stop(
-            f"the store has a value under the key {notice.key!r} of {notice.scope} that keepstate did not write: "
-            f"{notice.text!r:.60}",
-            ExitCode.IO,
-        ) from exc
+        return value(decode(notice.text), None)
+    except ValueError:
+        return value(None, as_text(notice.text))
 
 
 def _whole(who: Writer, scope: EntryScope) -> Writer:

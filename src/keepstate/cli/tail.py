@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from keepstate.cli import options, output
 from keepstate.cli.declared import Option
@@ -15,7 +14,7 @@ from keepstate.clock import to_datetime
 from keepstate.errors import BackendUnavailableError
 from keepstate.scope import RunScope, TaskScope
 from keepstate.settings import Settings
-from keepstate.values import decode
+from keepstate.values import as_text, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 # of a run with more task instances, so many are followed
 _MOST_FOLLOWED = 1000
 _FAR_AHEAD = 2**62
+# characters of a value
+_MOST_SHOWN = 100
 
 
 def tail_(
@@ -49,8 +50,8 @@ def tail_(
     """Follow changes as they happen, a line each, until Ctrl-C (exit code 130).
 
     Without --task-id it follows all task instances of the run. A key that changes several times between two looks is
-    shown once, as it then stands. With --json each line is an object. While the store can't be reached it says so once
-    and goes on trying.
+    shown once, as it then stands. With --json each line is an object. What is damaged is shown as such. While the store
+    can't be reached it says so once and goes on trying.
 
     Examples:
       keepstate tail --dag-id etl --run-id 2026-11-29
@@ -150,7 +151,7 @@ def _show_json(notice: ChangeNotice) -> None:
 
 def _show_line(notice: ChangeNotice) -> None:
     from keepstate.cli.shapes import writer_of
-    from keepstate.cli.tables import is_checkpoint, progress, shortened, writer_cell
+    from keepstate.cli.tables import writer_cell
 
     moment = to_datetime(notice.updated_at).astimezone()
     scope = notice.scope
@@ -159,14 +160,18 @@ def _show_line(notice: ChangeNotice) -> None:
         place = scope.task_id if scope.map_index < 0 else f"{scope.task_id} [{scope.map_index}]"
     else:
         place = str(scope)
-    what = "deleted"
-    if notice.text is not None:
-        value: Any = None
-        # what is damaged is shown as it is
-        with contextlib.suppress(ValueError):
-            value = decode(notice.text)
-        what = f"= {progress(value) if is_checkpoint(value) else shortened(str(notice.text), 100)}"
+    what = "deleted" if notice.text is None else f"= {_in_short(notice.text)}"
     by = writer_cell(writer_of(notice))
     output.put(
         output.visible(f"{moment:%H:%M:%S}  {place}  {notice.key} {what}  (version {notice.version}, {by})")
     )
+
+
+def _in_short(text: str) -> str:
+    from keepstate.cli.tables import is_checkpoint, progress, shortened
+
+    try:
+        value = decode(text)
+    except ValueError:
+        return f"damaged: {shortened(as_text(text), _MOST_SHOWN)}"
+    return progress(value) if is_checkpoint(value) else shortened(text, _MOST_SHOWN)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.images import Copyable, Fate, Image, Selection
 from keepstate.errors import UnsupportedError
 from keepstate.scope import AssetScope
+from keepstate.values import is_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeVar
 
+    from keepstate.backends.answers import StoredVersion
+    from keepstate.backends.images import KeptAttempt, KeptEntry
     from keepstate.store import StateStore
+
+    _Kept = TypeVar("_Kept", KeptEntry, StoredVersion, KeptAttempt)
 
 _MOST_AT_ONCE = 250
 # so much of values is held in memory at a time, unless a single scope has more
@@ -95,6 +101,37 @@ def take_in(
         if on_progress is not None:
             on_progress(total)
     return total
+
+
+def as_carried(batches: Iterable[list[Image]], damaged: Callable[[str], object]) -> Iterator[list[Image]]:
+    """Yield images as any store can hold them, and tell ``damaged`` each value in them that keepstate did not write.
+
+    Such a value goes over as it is; but what is no text, or has a NUL, which some databases refuse, as Python shows it.
+    """
+    for batch in batches:
+        whole = []
+        for image in batch:
+            for entry in image.entries:
+                if entry.text is not None and is_damaged(entry.text):
+                    damaged(f"the key {entry.key!r} of {image.head.scope}")
+            whole.append(
+                replace(
+                    image,
+                    entries=tuple(map(_storable, image.entries)),
+                    log=tuple(map(_storable, image.log)),
+                    attempts=tuple(map(_storable, image.attempts)),
+                )
+            )
+        yield whole
+
+
+def _storable(one: _Kept) -> _Kept:
+    odd: dict[str, Any] = {
+        name: repr(fact)
+        for name, fact in vars(one).items()
+        if type(fact) is bytes or (type(fact) is str and "\0" in fact)
+    }
+    return replace(one, **odd) if odd else one
 
 
 def in_batches(images: Iterable[Image]) -> Iterator[list[Image]]:

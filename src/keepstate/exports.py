@@ -40,39 +40,83 @@ _STORE = re.compile("[0-9a-f]{0,40}")
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
 
 
-def lines_of(batches: Iterable[list[Image]], *, version: str, now: int) -> Iterator[str]:
-    """Yield the lines of an export, without their ends."""
+def lines_of(
+    batches: Iterable[list[Image]],
+    *,
+    version: str,
+    now: int,
+    left_out: Callable[[str], object] | None = None,
+) -> Iterator[str]:
+    """Yield the lines of an export, without their ends.
+
+    What is damaged, and no import would take, ends it with ``StoreCorruptedError``: an export is whole, or tells that it is
+    not. Where ``left_out`` is given, it is told each such thing with its place, and all else goes out.
+    """
     yield _encoder.encode({"kind": _KIND, "format": FORMAT, "keepstate": version, "exported_at": now})
-    count = 0
-    image_codec = codec_of(Image)
+    count = faults = 0
+
+    def fault(where: str, wrong: Exception, cure: str) -> None:
+        nonlocal faults
+        if left_out is None:
+            raise StoreCorruptedError(f"{where} is damaged, and stopped the export: {wrong}{cure}") from wrong
+        faults += 1
+        left_out(where)
+
     for batch in batches:
         for image in batch:
-            count += 1
-            _check_whole(image)
-            yield _encoder.encode(image_codec.encode(image))
-    yield _encoder.encode({"end": True, "scopes": count})
+            line = _line(image, fault)
+            if line is not None:
+                count += 1
+                yield line
+    end = {"end": True, "scopes": count}
+    yield _encoder.encode({**end, "left_out": faults} if faults else end)
 
 
-def _check_whole(image: Image) -> None:
-    """Refuse to write what no import would take: an export is whole, or tells that it is not."""
-    key: str | None = None
-    cure = "; write the key anew, delete it, or bring it back with `keepstate restore`"
+_CURE = "; write the key anew, delete it, bring it back with `keepstate restore`, or leave it out with --skip-damaged"
+_CURE_OF_PAST = (
+    "; it is in the history, which `keepstate clear --forget` erases, or leave it out with --skip-damaged"
+)
+
+
+def _line(image: Image, fault: Callable[[str, Exception, str], None]) -> str | None:
+    """Return the line of a scope, without the parts that ``fault`` was told of; ``None`` where there is nothing left."""
+    scope = image.head.scope
+    entries, log = [], []
+    for entry in image.entries:
+        if (wrong := _wrong(_entry, entry)) is None:
+            entries.append(entry)
+        else:
+            fault(f"the key {entry.key!r:.200} of {scope}", wrong, _CURE)
+    kept = {entry.key for entry in entries}
+    for past in image.log:
+        if past.key not in kept:
+            # the history of a key goes where the key goes
+            continue
+        if (wrong := _wrong(_version, past)) is None:
+            log.append(past)
+        else:
+            fault(f"version {past.version} of the key {past.key!r:.200} of {scope}", wrong, _CURE_OF_PAST)
+    whole = replace(image, entries=tuple(entries), log=tuple(log))
     try:
-        for entry in image.entries:
-            key = entry.key
-            _entry(entry)
-        cure = "; it is in the history, which `keepstate clear --forget` erases"
-        for past in image.log:
-            key = past.key
-            _version(past)
-        key, cure = None, ""
-        _head(image.head)
-        for attempt in image.attempts:
+        _head(whole.head)
+        for attempt in whole.attempts:
             _attempt(attempt)
-        _whole_image(image)
-    except (KeepstateError, TypeError, AttributeError) as exc:
-        where = f"{image.head.scope}" if key is None else f"the key {key!r:.200} of {image.head.scope}"
-        raise StoreCorruptedError(f"{where} is damaged, and stopped the export: {exc}{cure}") from exc
+        _whole_image(whole)
+        return _encoder.encode(codec_of(Image).encode(whole))
+    except _FAULTS as exc:
+        fault(f"{scope}", exc, "")
+        return None
+
+
+_FAULTS = (KeepstateError, TypeError, AttributeError, ValueError)
+
+
+def _wrong(check: Callable[[Any], object], one: KeptEntry | StoredVersion) -> Exception | None:
+    try:
+        check(one)
+    except _FAULTS as exc:
+        return exc
+    return None
 
 
 def images_in(lines: Iterable[bytes]) -> Iterator[Image]:
@@ -165,6 +209,8 @@ def _moments(one: Any, *names: str) -> None:
 
 def _compact(one: Any) -> Any:
     """Return an entry or a version with its value in the form in which it is stored."""
+    if type(one.text) is bytes:
+        _refuse(f"{one.text!r:.60} is no text")
     if one.text is None or (text := stored_text(one.text)) == one.text:
         return one
     return replace(one, text=text)
@@ -179,7 +225,7 @@ def _writer(text: str | None) -> None:
         writer = codec.reading(_writer_codec, json.loads(text), reader, "writer")
         text.encode()
         writer.to_text().encode()
-    except (ValueError, TypeError, RecursionError, KeepstateError):
+    except (ValueError, TypeError, AttributeError, RecursionError, KeepstateError):
         writer = None
     if writer is None or writer.kind not in KINDS:
         _refuse(f"{text!r:.60} is no writer")

@@ -130,3 +130,96 @@ def test_a_damaged_writer_is_nobody(run, home: Path) -> None:
         done = run(*command, "--json", *TASK)
         (shown,) = json.loads(done.out)
         assert (done.code, shown["value"], shown["writer"]) == (0, 1, None)
+
+
+@pytest.fixture
+def spoiled(run, spoil, home: Path) -> str:
+    """The URL of a store with damaged values of every kind: as they stand, and in the history of another key."""
+    for place, stored in enumerate(DAMAGED):
+        run("set", f"bad{place}", "1", *TASK)
+        spoil(stored, key=f"bad{place}")
+    run("set", "bad-text", "1", *TASK)
+    spoil(b"\xff", key="bad-text", kind="TEXT")
+    run("set", "mended", "1", *TASK)
+    spoil("{", key="mended", tables="log")
+    run("set", "mended", "2", *TASK)
+    run("set", "good", "[1]", *TASK)
+    run("set", "at", "1", "--asset", "orders")
+    return f"sqlite:///{home / 'keepstate.db'}"
+
+
+BAD = len(DAMAGED) + 1
+
+
+def test_an_export_without_what_is_damaged_is_whole_else(run, spoiled: str, tmp_path: Path) -> None:
+    """All else goes out and comes in; what is left out is named, and counted in the last line."""
+    out, other = tmp_path / "out.jsonl", f"sqlite:///{tmp_path / 'other.db'}"
+    stopped = run("export", "-o", str(out))
+    assert (stopped.code, out.exists()) == (74, False)
+    assert "the key 'bad-text' of etl / r1 / load is damaged, and stopped the export: " in one_line(
+        stopped.err
+    )
+    done = run("export", "--skip-damaged", "-o", str(out))
+    assert done.code == 0
+    assert one_line(done.err).startswith(
+        "left out, as damaged: the key 'bad-text' of etl / r1 / load, the key "
+    )
+    assert one_line(done.err).endswith(f" and {BAD + 1 - 5} more")
+    assert json.loads(out.read_text().splitlines()[-1]) == {"end": True, "scopes": 3, "left_out": BAD + 1}
+    assert run("import", str(out), "--url", other).code == 0
+    listed = json.loads(run("list", "--json", *TASK, "--url", other).out)
+    assert {entry["key"]: entry["value"] for entry in listed} == {"good": [1], "mended": 2}
+    (version,) = json.loads(run("history", "mended", "--json", *TASK, "--url", other).out)
+    assert version["value"] == 2
+    assert run("get", "at", "--asset", "orders", "--url", other).out == "1\n"
+    assert spoiled != other
+
+
+def test_an_export_of_what_is_sound_leaves_nothing_out(run) -> None:
+    """With the option, as without it."""
+    run("set", "good", "1", *TASK)
+    plain, skipping = run("export"), run("export", "--skip-damaged")
+    assert plain.out.splitlines()[1:] == skipping.out.splitlines()[1:]
+    assert skipping.err == ""
+
+
+def test_a_damaged_column_leaves_out_its_scope_alone(run, home: Path) -> None:
+    """Where what is damaged is no value, the task instance can't be taken in as a whole; others are."""
+    run("set", "k", "1", *TASK)
+    run("set", "k", "1", "--dag-id", "other", "--run-id", "r1", "--task-id", "load")
+    connection = sqlite3.connect(home / "keepstate.db")
+    with connection:
+        connection.execute("UPDATE keepstate_scope SET state = X'FF' WHERE dag_id = 'etl' AND kind = 'task'")
+    connection.close()
+    done = run("export", "--skip-damaged")
+    assert (done.code, json.loads(done.out.splitlines()[-1])) == (
+        0,
+        {"end": True, "scopes": 3, "left_out": 1},
+    )
+    assert one_line(done.err) == "left out, as damaged: etl / r1 / load"
+
+
+@pytest.mark.parametrize("where", ["sqlite", "postgres"])
+def test_a_copy_takes_along_what_is_damaged(
+    run, spoiled: str, where: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """As it is, or where a database can't hold that, as Python shows it; it is damaged there too, and hides nothing."""
+    target = f"sqlite:///{tmp_path / 'other.db'}"
+    if where == "postgres":
+        target = request.getfixturevalue("postgres_url")
+    done = run("copy", spoiled, target, "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["damaged"] == BAD
+    assert done.err.startswith(
+        "keepstate: the source has damaged values, which stay so in the target: the key 'bad"
+    )
+    listed = json.loads(run("list", "--json", *TASK, "--url", target).out)
+    told = {entry["key"]: entry.get("damaged") for entry in listed}
+    assert {key for key, damage in told.items() if damage is None} == {"good", "mended"}
+    assert {entry["key"]: entry["value"] for entry in listed if "damaged" not in entry} == {
+        "good": [1],
+        "mended": 2,
+    }
+    assert told["bad-text"] == r"b'\xff'"
+    again = run("copy", spoiled, target, "--json")
+    assert (again.code, json.loads(again.out)["copied"]) == (0, 0)

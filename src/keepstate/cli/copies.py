@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _NOT_KEPT = {("/", "dev"), ("/", "proc")}
 _SAME = "source and target are the same store"
+# of what is damaged, so many are named
+_MOST_NAMED = 5
 _PARTS = "Which part (default: everything)"
 
 Dag = Annotated[str | None, Option("--dag-id", metavar="ID", help="Runs of this dag.", panel=_PARTS)]
@@ -70,8 +72,9 @@ def copy_(
     with _lasting(source, settings, there=True) as giver, _lasting(target, settings) as taker:
         if giver.backend.address == taker.backend.address:
             raise InvalidInputError(_SAME)
+        damaged: list[str] = []
         with _watched("Copying", giver, everything) as told:
-            batches = copies.images_of(giver, everything)
+            batches = copies.as_carried(copies.images_of(giver, everything), damaged.append)
             done = copies.take_in(taker, batches, overwrite=overwrite, on_progress=told)
         here = copies.copyable(giver).tally(everything, now=giver.clock())
         there = copies.copyable(taker).tally(everything, now=giver.clock())
@@ -81,11 +84,15 @@ def copy_(
         if count > getattr(there, kind)
     }
     if as_json:
-        output.put_json({**_counts(done), "source": vars(here), "target": vars(there)})
+        output.put_json(
+            {**_counts(done), "damaged": len(damaged), "source": vars(here), "target": vars(there)}
+        )
     else:
         output.put(_sentence(done, "copied"))
         output.put(f"the source has {_content(here)}; the target has {_content(there)}")
     _say_what_is_more(here, there)
+    if damaged:
+        output.say(f"the source has damaged values, which stay so in the target: {_first(damaged)}")
     # where nothing was copied, all of it had been before, and the difference is the target's own doing
     return _code(done, behind if done.copied else {})
 
@@ -104,11 +111,16 @@ def export_(
     run_id: Run = None,
     dags: Dags = None,
     assets: Assets = None,
+    skip_damaged: Annotated[
+        bool,
+        Option("--skip-damaged", help="Leave out what is damaged, and name it, instead of stopping there."),
+    ] = False,
     url: options.Url = None,
 ) -> None:
     """Print a store, or a part of it, as JSON Lines: a header, a line for each scope, and a last line.
 
-    Entries come with their history and attempts, values as JSON text. What has expired, tokens, and logins stay behind.
+    Entries come with their history and attempts, values as JSON text. What has expired, tokens, and logins stay behind. A
+    damaged value stops it, unless --skip-damaged is given.
 
     Examples:
       keepstate export --output state.jsonl
@@ -119,13 +131,17 @@ def export_(
     selection = _selection(dag_id, run_id, dags, assets)
     if to is None and sys.stdout is None:
         raise Stop("stdout is closed, so nothing can be printed", ExitCode.IO)
+    damaged: list[str] = []
+    left_out = damaged.append if skip_damaged else None
     with _lasting(url, Settings.load(), there=True) as store:
         if to is None:
             sys.stdout.flush()
-            _write(store, selection, sys.stdout.buffer, lambda _: None)
-            return
-        with _writing(to) as file, _watched("Exporting", store, selection) as told:
-            _write(store, selection, file, told)
+            _write(store, selection, sys.stdout.buffer, lambda _: None, left_out)
+        else:
+            with _writing(to) as file, _watched("Exporting", store, selection) as told:
+                _write(store, selection, file, told, left_out)
+    if damaged:
+        output.say(f"left out, as damaged: {_first(damaged)}")
 
 
 def import_(
@@ -182,7 +198,11 @@ def _selection(dag_id: str | None, run_id: str | None, dags: str | None, assets:
 
 
 def _write(
-    store: StateStore, selection: Selection, file: BinaryIO, told: Callable[[copies.Progress], None]
+    store: StateStore,
+    selection: Selection,
+    file: BinaryIO,
+    told: Callable[[copies.Progress], None],
+    left_out: Callable[[str], None] | None,
 ) -> None:
     def batches() -> Iterator[list[Image]]:
         sofar = copies.Progress()
@@ -191,10 +211,8 @@ def _write(
             sofar = copies.Progress(sofar.scopes + len(batch))
             told(sofar)
 
-    file.writelines(
-        f"{line}\n".encode()
-        for line in exports.lines_of(batches(), version=version("keepstate"), now=store.clock())
-    )
+    lines = exports.lines_of(batches(), version=version("keepstate"), now=store.clock(), left_out=left_out)
+    file.writelines(f"{line}\n".encode() for line in lines)
     file.flush()
 
 
@@ -255,6 +273,12 @@ def _watched(
 
 def _scopes(tally: Tally) -> int:
     return tally.task_instances + tally.runs + tally.assets
+
+
+def _first(those: list[str]) -> str:
+    """Return the first few of several, and how many more there are."""
+    shown = ", ".join(those[:_MOST_NAMED])
+    return shown if len(those) <= _MOST_NAMED else f"{shown} and {len(those) - _MOST_NAMED:,} more"
 
 
 def _counts(done: copies.Progress) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sqlite3
 from contextlib import closing
@@ -87,6 +88,54 @@ def test_sqlite_goes_by_an_index(name: str, tmp_path: Path) -> None:
     assert not scanned & tables, steps
     # the index of all tasks is none
     assert not any(step.startswith("SEARCH t USING INDEX keepstate_scope_recent") for step in steps), steps
+
+
+# two dags with so many runs, five task instances in each of these, and as many that were deleted among the older ones
+RUNS = """
+WITH RECURSIVE run (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM run WHERE n < :runs),
+  place (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM place WHERE n < 5)
+INSERT INTO keepstate_scope
+  (digest, kind, dag_id, run_id, task_id, map_index, incarnation, version, deleted, created_at, updated_at)
+SELECT run.n || '.' || place.n || '.' || d.n, CASE place.n WHEN 0 THEN 'run' ELSE 'task' END, 'dag' || d.n, 'r' || run.n,
+  CASE WHEN place.n > 0 THEN 't' || place.n END, -1, 1, 1, run.n < :runs / 2 AND run.n % 20 = 0, run.n, run.n
+FROM run CROSS JOIN (SELECT 1 AS n UNION ALL SELECT 2) d CROSS JOIN place ORDER BY run.n, d.n, place.n
+"""
+RUNS_ENTRIES = """
+INSERT INTO keepstate_entry (scope_id, entry_key, value, version, updated_at, log_from, log_rows, log_limit)
+SELECT id, 'k', '1', 1, 1, 1, 1, 20 FROM keepstate_scope WHERE kind = 'task'
+"""
+# the numbers of all runs: REST has to tell them as they are, as Airflow does
+_EXACT = {"COUNT_RUNS", "COUNT_RUNS_OF_DAG"}
+LISTS = {name for name in vars(list_statements) if name.isupper() and name[0] != "_"} - _EXACT - {"LIVE"}
+
+
+@pytest.mark.parametrize("name", sorted(LISTS))
+def test_a_list_takes_no_more_steps_where_there_are_ten_times_as_many_runs(name: str, tmp_path: Path) -> None:
+    """SQLite counts them: a list looks at a bounded part of each dag, whatever else the dag has."""
+    few, many = (_steps(name, tmp_path / f"{runs}.db", runs) for runs in (300, 3000))
+    assert 0 < many <= 1.1 * few
+
+
+@pytest.mark.parametrize("name", sorted(_EXACT))
+def test_what_looks_at_all_runs_is_seen_by_its_steps(name: str, tmp_path: Path) -> None:
+    """Counting them does."""
+    few, many = (_steps(name, tmp_path / f"{runs}.db", runs) for runs in (300, 3000))
+    assert many > 5 * few
+
+
+def _steps(name: str, path: Path, runs: int) -> int:
+    """Return how many steps a statement takes in a store that has so many runs."""
+    open_file(path).close()
+    statement = SQLITE.render(getattr(list_statements, name))
+    numbers = {"limit": 20, "offset": 0, "most": 100, "counted": 100, "newer": 99, "now": 5}
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(RUNS, {"runs": runs})
+        connection.execute(RUNS_ENTRIES)
+        params = {one: numbers.get(one, TEXTS.get(one)) for one in _PARAM.findall(statement)}
+        steps = itertools.count()
+        connection.set_progress_handler(lambda: next(steps) < 0, 1)
+        connection.execute(statement, {**params, "pattern": "dag*"}).fetchall()
+        return next(steps)
 
 
 # thirty thousand task instances of three thousand runs, each with an entry, a version and an attempt

@@ -104,6 +104,7 @@ def requests_of_asset(scope: AssetScope) -> list[tuple[str, dict[str, Any]]]:
 
 OF_ALL: list[tuple[str, dict[str, Any]]] = [
     ("dags", {}),
+    ("dag_ids", {}),
     ("count_dags", {}),
     ("keys", {}),
     ("keys_of_assets", {}),
@@ -237,9 +238,13 @@ def test_lists_show_a_limited_token_what_it_reaches(ask: Callable[..., httpx.Res
 
     def listed(verb: str, **arguments: Any) -> Any:
         answer = ask(verb, arguments, **worker_of).json()["answer"]
-        return answer if isinstance(answer, int) else [one["dag_id"] for one in answer]
+        return (
+            answer
+            if isinstance(answer, int)
+            else [one if isinstance(one, str) else one["dag_id"] for one in answer]
+        )
 
-    assert listed("dags") == ["etl_a", "etl_b"]
+    assert listed("dags") == listed("dag_ids") == ["etl_a", "etl_b"]
     assert listed("count_dags") == 2
     assert sorted(listed("runs")) == ["etl_a", "etl_b"]
     assert listed("count_runs") == 2
@@ -250,11 +255,14 @@ def test_lists_show_a_limited_token_what_it_reaches(ask: Callable[..., httpx.Res
         "s*": [],
         "etl_a": ["etl_a"],
     }.items():
-        assert listed("dags", pattern=pattern) == fitting
+        assert listed("dags", pattern=pattern) == listed("dag_ids", pattern=pattern) == fitting
         assert sorted(listed("runs", pattern=pattern)) == fitting
         assert listed("count_dags", pattern=pattern) == listed("count_runs", pattern=pattern) == len(fitting)
     assert listed("dags", pattern="*", limit=1, offset=1) == ["etl_b"]
     assert listed("dags", limit=1) == ["etl_a"]
+    assert (
+        listed("dag_ids", pattern="*", limit=1, offset=1) == listed("dag_ids", limit=1, offset=1) == ["etl_b"]
+    )
     assert listed("dags", pattern="*", limit=0) == []
 
 

@@ -104,6 +104,6 @@ def test_two_thousand_runs_are_paged(served: Served, store: StateStore, clock: M
         last = client.get("/dags/nightly?page=100").text
         assert "run-0000" in last
         assert 'rel="next"' not in last
-        assert ">2,000<" in client.get("/dags").text
+        assert ">100+<" in client.get("/dags").text
         for odd in ("0", "-1", "x", "1e9", "999999999999999"):
             assert client.get(f"/dags/nightly?page={odd}").status_code == 200

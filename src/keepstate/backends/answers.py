@@ -82,6 +82,9 @@ class Outcome:
     arguments: str | None
 
 
+MOST_RUNS_COUNTED = 100
+"""So many of a dag's newest runs a list of dags looks at, however many it has."""
+
 MOST_IN_A_GRID = 40_000
 """So many task instances a grid looks at, however large its runs are."""
 

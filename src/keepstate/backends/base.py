@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from keepstate.backends.answers import (
     MOST_IN_A_GRID,
+    MOST_RUNS_COUNTED,
     Applied,
     Begun,
     ChangeNotice,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_IN_A_GRID",
+    "MOST_RUNS_COUNTED",
     "Applied",
     "Backend",
     "Batch",
@@ -185,10 +187,14 @@ class Backend(Protocol):
         ...
 
     def dags(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[DagInfo]:
-        """Return the dags that have runs, ordered by id.
+        """Return the dags that have runs, ordered by id; of each it looks at the ``MOST_RUNS_COUNTED`` newest runs alone.
 
         ``pattern`` admits what fits it as a whole: ``*`` is any characters, ``?`` one, and case counts.
         """
+        ...
+
+    def dag_ids(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[str]:
+        """Return the ids of what `dags` lists, which takes a database far less."""
         ...
 
     def count_dags(self, *, pattern: str | None = None) -> int:

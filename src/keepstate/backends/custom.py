@@ -264,6 +264,10 @@ class CustomBackend:
         """See `Backend.dags`: those of the local runtime."""
         return self._keeper.dags(pattern=pattern, limit=limit, offset=offset)
 
+    def dag_ids(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[str]:
+        """See `Backend.dag_ids`."""
+        return self._keeper.dag_ids(pattern=pattern, limit=limit, offset=offset)
+
     def count_dags(self, *, pattern: str | None = None) -> int:
         """See `Backend.count_dags`."""
         return self._keeper.count_dags(pattern=pattern)

@@ -208,6 +208,7 @@ VERBS_ADMITTED: dict[str, tuple[Right, Callable[[Gate, Arguments], Arguments]]] 
     "attempts": (Right.READ, _of_scope),
     "outcome": (Right.READ, _of_scope),
     "dags": (Right.READ, _as_it_is),
+    "dag_ids": (Right.READ, _as_it_is),
     "count_dags": (Right.READ, _as_it_is),
     "runs": (Right.READ, _dags),
     "count_runs": (Right.READ, _dags),

@@ -20,7 +20,7 @@ _PAGE = 1000
 
 _COUNTED = {"count_dags": "dags", "count_runs": "runs", "count_assets": "assets"}
 _BOUNDED = frozenset({"grid", "keys", "keys_of_assets"})
-LISTS = frozenset({*_COUNTED, *_COUNTED.values(), *_BOUNDED})
+LISTS = frozenset({*_COUNTED, *_COUNTED.values(), *_BOUNDED, "dag_ids"})
 """The verbs that list what a pattern admits, or count it."""
 
 
@@ -37,8 +37,12 @@ def listed(store: StateStore, caller: Caller, verb: str, arguments: dict[str, An
     return _filtered(store, verb, {**arguments, "pattern": own}, lambda one: _fits(asked, one))
 
 
-def _fits(pattern: str, one: DagInfo | RunInfo | AssetInfo | GridRun | KeyOfTask | KeyOfAsset) -> bool:
-    names = (one.name, one.uri) if isinstance(one, (AssetInfo, KeyOfAsset)) else (one.dag_id,)
+def _fits(pattern: str, one: str | DagInfo | RunInfo | AssetInfo | GridRun | KeyOfTask | KeyOfAsset) -> bool:
+    names: tuple[str, ...]
+    if isinstance(one, str):
+        names = (one,)
+    else:
+        names = (one.name, one.uri) if isinstance(one, (AssetInfo, KeyOfAsset)) else (one.dag_id,)
     return any(fits(pattern, name) for name in names)
 
 

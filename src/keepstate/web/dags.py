@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import RedirectResponse
 
+from keepstate.backends.answers import MOST_RUNS_COUNTED
 from keepstate.web.addresses import DAGS
 from keepstate.web.asked import page
 from keepstate.web.frame import Crumb
@@ -25,11 +26,12 @@ _AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class Dags:
-    """The dags that have runs, or those of them whose id has ``text`` in it."""
+    """The dags that have runs, or those of them whose id has ``text`` in it; ``most_runs`` may be more of a dag."""
 
     frame: Frame
     text: str
     dags: tuple[DagInfo, ...]
+    most_runs: int
     pager: Pager
 
 
@@ -42,6 +44,7 @@ def show(asked: Asked) -> Response:
         asked.frame("Dags", "dags", Crumb("Dags")),
         text,
         tuple(found),
+        MOST_RUNS_COUNTED,
         pager(addresses.dags(), number, total, q=text),
     )
     return asked.answer(context, "dags.html", "_dags.html")

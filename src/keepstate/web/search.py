@@ -97,9 +97,9 @@ def _group(kind: str, found: Iterable[Found]) -> Group:
 
 def _dags(asked: Asked, text: str) -> Iterator[Found]:
     offset = 0
-    while batch := asked.backend.dags(pattern=asked.caller.dags, limit=_AT_ONCE, offset=offset):
-        for dag in batch:
-            yield from _matching(dag.dag_id, text, "", asked.addresses.dag(dag.dag_id))
+    while batch := asked.backend.dag_ids(pattern=asked.caller.dags, limit=_AT_ONCE, offset=offset):
+        for dag_id in batch:
+            yield from _matching(dag_id, text, "", asked.addresses.dag(dag_id))
         offset += _AT_ONCE
 
 

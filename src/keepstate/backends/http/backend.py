@@ -118,6 +118,10 @@ class HttpBackend(Asking):
         """See `Backend.dags`."""
         return self._listed("dags", [], pattern, limit=limit, offset=offset)
 
+    def dag_ids(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[str]:
+        """See `Backend.dag_ids`."""
+        return self._listed("dag_ids", [], pattern, limit=limit, offset=offset)
+
     def count_dags(self, *, pattern: str | None = None) -> int:
         """See `Backend.count_dags`."""
         return self._listed("count_dags", 0, pattern)

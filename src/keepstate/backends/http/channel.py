@@ -53,6 +53,7 @@ _AT_LENGTH = frozenset(
         "delete_run",
         "delete_asset",
         "dags",
+        "dag_ids",
         "runs",
         "assets",
         "task_instances",

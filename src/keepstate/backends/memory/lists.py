@@ -5,7 +5,14 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from keepstate.backends.answers import MOST_IN_A_GRID, GridRun, GridTask, KeyOfAsset, KeyOfTask
+from keepstate.backends.answers import (
+    MOST_IN_A_GRID,
+    MOST_RUNS_COUNTED,
+    GridRun,
+    GridTask,
+    KeyOfAsset,
+    KeyOfTask,
+)
 from keepstate.clock import to_datetime, to_micros
 from keepstate.patterns import fits
 from keepstate.scope import AssetInfo, AssetScope, DagInfo, RunInfo, RunScope, TaskInstanceInfo, TaskScope
@@ -27,7 +34,7 @@ class Lists:
         by_dag: dict[str, list[RunInfo]] = {}
         for info in self._runs(None, pattern):
             by_dag.setdefault(info.dag_id, []).append(info)
-        found = [self._dag_info(dag_id, by_dag[dag_id]) for dag_id in sorted(by_dag)]
+        found = [self._dag_info(dag_id, by_dag[dag_id][:MOST_RUNS_COUNTED]) for dag_id in sorted(by_dag)]
         return found[offset:][:limit]
 
     def _dag_info(self, dag_id: str, runs: list[RunInfo]) -> DagInfo:
@@ -36,6 +43,10 @@ class Lists:
             changes = [to_datetime(one.updated_at) for _, one in self._records.of_run(dag_id, last.run_id)]
         updated_at = max([*changes, *(info.updated_at for info in runs)])
         return DagInfo(dag_id, len(runs), last.run_id, last.state, last.created_at, updated_at)
+
+    def dag_ids(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[str]:
+        """See `Backend.dag_ids`."""
+        return sorted({info.dag_id for info in self._runs(None, pattern)})[offset:][:limit]
 
     def count_dags(self, *, pattern: str | None = None) -> int:
         """See `Backend.count_dags`."""

@@ -21,19 +21,28 @@ WITH RECURSIVE dag (dag_id) AS (
   SELECT {_DAG_AFTER.format(last="dag.dag_id")} FROM dag WHERE dag.dag_id IS NOT NULL
 )
 """
+_SOME_DAGS = "SELECT dag_id FROM dag WHERE dag_id {fits} ORDER BY dag_id LIMIT :limit OFFSET :offset"
 _OF_THE_DAG = f"FROM keepstate_scope s WHERE s.dag_id = d.dag_id AND {_IS_RUN}"
 
+# Of no dag more than its newest runs is looked at: h is the oldest of these, where there are as many. An index by
+# `updated_at` would make it all of them, and each `set` one row of an index slower.
 DAGS = f"""
 {_EACH_DAG}
-SELECT d.dag_id, (SELECT COUNT(*) {_OF_THE_DAG}), l.run_id, l.state, l.created_at, (SELECT MAX(s.updated_at) {_OF_THE_DAG}),
+SELECT d.dag_id, CASE WHEN h.id IS NULL THEN (SELECT COUNT(*) {_OF_THE_DAG}) ELSE :counted END,
+  l.run_id, l.state, l.created_at,
+  (SELECT MAX(s.updated_at) {_OF_THE_DAG} AND s.created_at >= COALESCE(h.created_at, 0)
+     AND (s.created_at > COALESCE(h.created_at, 0) OR s.id >= COALESCE(h.id, 0))),
   (SELECT MAX(t.updated_at) FROM keepstate_scope t
    WHERE t.dag_id = l.dag_id AND t.run_id = l.run_id AND t.kind = 'task' AND t.deleted = 0)
-FROM (SELECT dag_id FROM dag WHERE dag_id {{fits}} ORDER BY dag_id LIMIT :limit OFFSET :offset) d
+FROM ({_SOME_DAGS}) d
 JOIN keepstate_scope l
   ON l.id = (SELECT s.id {_OF_THE_DAG} ORDER BY s.created_at DESC, s.id DESC LIMIT 1)
+LEFT JOIN keepstate_scope h
+  ON h.id = (SELECT s.id {_OF_THE_DAG} ORDER BY s.created_at DESC, s.id DESC LIMIT 1 OFFSET :newer)
 ORDER BY d.dag_id
 """
 
+DAG_IDS = f"{_EACH_DAG} {_SOME_DAGS}"
 COUNT_DAGS = f"{_EACH_DAG} SELECT COUNT(*) FROM dag WHERE dag_id {{fits}}"
 
 RUNS = f"SELECT {_RUN} FROM keepstate_scope s WHERE {_IS_RUN} {_NEWEST_FIRST}"

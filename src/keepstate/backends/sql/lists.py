@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.answers import MOST_IN_A_GRID, GridRun, GridTask, KeyOfAsset, KeyOfTask
+from keepstate.backends.answers import (
+    MOST_IN_A_GRID,
+    MOST_RUNS_COUNTED,
+    GridRun,
+    GridTask,
+    KeyOfAsset,
+    KeyOfTask,
+)
 from keepstate.backends.sql import assets
 from keepstate.backends.sql import list_statements as sql
 from keepstate.backends.sql.access import Access
@@ -24,7 +31,12 @@ class Lists(Access):
 
     def dags(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[DagInfo]:
         """See `Backend.dags`."""
-        return [_dag_of(row) for row in self._fitting(sql.DAGS, pattern, **_window(limit, offset))]
+        params = {"counted": MOST_RUNS_COUNTED, "newer": MOST_RUNS_COUNTED - 1, **_window(limit, offset)}
+        return [_dag_of(row) for row in self._fitting(sql.DAGS, pattern, **params)]
+
+    def dag_ids(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[str]:
+        """See `Backend.dag_ids`."""
+        return [row[0] for row in self._fitting(sql.DAG_IDS, pattern, **_window(limit, offset))]
 
     def count_dags(self, *, pattern: str | None = None) -> int:
         """See `Backend.count_dags`."""

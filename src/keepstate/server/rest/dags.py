@@ -32,9 +32,9 @@ async def list_dags(request: Request) -> Response:
     asked = await ask(request, Right.READ, _WINDOW)
     limit, offset = asked.window()
     pattern, backend = asked.caller.dags, asked.backend
-    found = await asked.read(backend.dags, pattern=pattern, limit=limit, offset=offset)
+    found = await asked.read(backend.dag_ids, pattern=pattern, limit=limit, offset=offset)
     total = await asked.read(backend.count_dags, pattern=pattern)
-    return answer(200, {"dags": [shapes.dag(info.dag_id) for info in found], "total_entries": total})
+    return answer(200, {"dags": [shapes.dag(dag_id) for dag_id in found], "total_entries": total})
 
 
 @operation(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from keepstate.backends.requests import Begin, Holder
 from keepstate.errors import InvalidIdError
 from keepstate.scope import AssetScope, DagInfo, RunScope, TaskScope
-from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt
+from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt, attempt_id
 
 if TYPE_CHECKING:
     from keepstate.store import StateStore
@@ -95,7 +96,8 @@ class Lookups(Ground):
         """And looking something up makes nothing."""
         backend = store.backend
         for _ in range(2):
-            assert backend.dags() == []
+            assert not backend.dags()
+            assert not backend.dag_ids()
             assert backend.count_dags() == backend.count_runs() == backend.count_runs(DAG) == 0
             assert backend.count_assets() == backend.count_task_instances(DAG, RUN) == 0
             assert backend.run(RunScope(DAG, RUN)) is None
@@ -124,9 +126,36 @@ class Lookups(Ground):
         assert store.backend.dags(limit=1, offset=1) == found[1:2]
         assert store.backend.dags(limit=0) == []
         assert store.backend.dags(offset=3) == []
+        assert store.backend.dag_ids() == ["B", "a", "b"]
+        assert store.backend.dag_ids(limit=1, offset=1) == ["a"]
+        assert store.backend.dag_ids(limit=0) == store.backend.dag_ids(offset=3) == []
         assert store.backend.count_dags() == 3
         assert (store.backend.count_runs(), store.backend.count_runs("b")) == (5, 3)
         assert store.backend.count_task_instances("b", "z") == 2
+
+    def test_a_list_of_dags_looks_at_the_newest_hundred_runs_of_each(
+        self, store: StateStore, clock: ManualClock
+    ) -> None:
+        """So many it counts, and what happens in older ones is no activity; of those that began at once, the last are newest."""
+        backend, began = store.backend, clock.now
+
+        def told() -> tuple[int, str, datetime]:
+            (info,) = backend.dags()
+            return info.runs, info.last_run_id, info.updated_at
+
+        for number in range(99):
+            store.task(DAG, f"r{number}", TASK).set("k", 1)
+        assert told() == (99, "r98", began)
+        for number, run in enumerate(("r99", "r100"), start=1):
+            store.task(DAG, run, TASK).set("k", 1)
+            assert told() == (100, run, began)
+            assert backend.count_runs() == 99 + number
+        for run, at in (("r0", began), ("r1", began + 2 * HOUR)):
+            clock.advance(HOUR)
+            backend.begin(Begin(RunScope(DAG, run), attempt_id(1), Holder("h", 1, "x"), clock(), 0))
+            assert told() == (100, "r100", at)
+        store.delete_run(DAG, "r1")
+        assert told() == (100, "r100", began + HOUR)
 
     def test_a_run_and_a_task_instance_are_found_by_their_ids(
         self, store: StateStore, clock: ManualClock
@@ -160,7 +189,8 @@ class Lookups(Ground):
         assert backend.count_task_instances(DAG, "r2") == 0
         assert (backend.count_runs(), backend.count_runs(DAG), backend.count_runs(pattern="*")) == (1, 1, 1)
         store.delete_run(DAG, "r1")
-        assert backend.dags() == []
+        assert not backend.dags()
+        assert not backend.dag_ids()
         assert (backend.count_dags(), backend.count_runs(DAG)) == (0, 0)
         store.delete_asset("orders")
         assert backend.count_assets() == 0
@@ -205,6 +235,7 @@ class Lookups(Ground):
         for pattern, fitting in FITTING.items():
             message = f"{pattern[:40]!a}"
             assert {info.dag_id for info in backend.dags(pattern=pattern)} == fitting, message
+            assert backend.dag_ids(pattern=pattern) == sorted(fitting), message
             assert backend.count_dags(pattern=pattern) == len(fitting), message
             runs = backend.runs(pattern=pattern, limit=100)
             assert sorted(info.dag_id for info in runs) == sorted([*fitting, *fitting]), message

@@ -28,7 +28,7 @@ from keepstate.backends.requests import (
     HistoryPolicy,
     Session,
 )
-from keepstate.backends.sql import assets, attempts, entries, images, purge
+from keepstate.backends.sql import assets, attempts, entries, images, intake, purge
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import (
     Database,
@@ -347,7 +347,7 @@ class SqlBackend(Lists, Removal):
     def take_in(self, several: Sequence[Image], *, now: int, overwrite: bool = False) -> list[Fate]:
         """See `Copyable.take_in`."""
         return self._write(
-            lambda tx: images.take_in(tx, self._db.dialect, several, now=now, overwrite=overwrite)
+            lambda tx: intake.take_in(tx, self._db.dialect, several, now=now, overwrite=overwrite)
         )
 
     def tally(self, selection: Selection, *, now: int) -> Tally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import stat
@@ -97,6 +98,28 @@ def test_what_both_have_changed(run: Run, source: str, target: str) -> None:
     assert run("get", "page", *TASK, "--url", target).out == "2\n"
     assert run("copy", source, target, "--overwrite").code == 0
     assert run("get", "page", *TASK, "--url", target).out == "1\n"
+
+
+def test_a_duplicated_file_does_not_replace_what_its_original_brought(
+    run: Run, source: str, target: str, tmp_path: Path
+) -> None:
+    """It goes by the same name; what both have changed is told, and what one of them did goes over."""
+    duplicate = tmp_path / "duplicate.db"
+    shutil.copyfile(source.removeprefix("sqlite:///"), duplicate)
+    run("set", "page", "2", *TASK, "--url", source)
+    assert run("copy", source, target).code == ExitCode.OK
+    for value in ("3", "4"):
+        run("set", "page", value, *TASK, "--url", f"sqlite:///{duplicate}")
+    run("set", "at", "6", "--asset", "orders", "--url", f"sqlite:///{duplicate}")
+    done = run("copy", f"sqlite:///{duplicate}", target, "--json")
+    assert (done.code, json.loads(done.out)["conflicts"], json.loads(done.out)["copied"]) == (
+        ExitCode.CONFLICT,
+        1,
+        1,
+    )
+    assert "stayed as they were: etl / r1 / load; --overwrite replaces them" in one_line(done.err)
+    assert run("get", "page", *TASK, "--url", target).out == "2\n"
+    assert run("get", "at", "--asset", "orders", "--url", target).out == "6\n"
 
 
 def test_a_copy_that_is_killed_is_completed_by_the_next(run: Run, tmp_path: Path, target: str) -> None:

@@ -17,7 +17,7 @@ from keepstate.backends.answers import StoredVersion  # noqa: TC001 - it is look
 from keepstate.scope import AssetScope, RunScope, TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _LONGEST_URI = 1500
 
@@ -179,17 +179,50 @@ class Fate(Enum):
     """The scope holds something that the image does not go on from, and was left alone."""
 
 
-def may_replace(image: Image, there: Head, copied: str | None) -> Fate:
+@dataclass(frozen=True)
+class Course:
+    """When what happened to a scope did, as far as it is still known: changes by version, attempts by what names them.
+
+    One store gives a version to one change, and writes of an attempt once when it began. Where the same has two times, a
+    store's file was duplicated and both went on: neither of the two states goes on from the other.
+    """
+
+    changes: Mapping[int, int]
+    attempts: Mapping[tuple[int, int, str], int]
+
+    @classmethod
+    def of(cls, image: Image) -> Course:
+        """Return the course that an image tells of."""
+        entries = {one.version: one.updated_at for one in image.entries}
+        log = {one.version: one.written_at for one in image.log}
+        began = {(one.incarnation, one.try_number, one.attempt_id): one.started_at for one in image.attempts}
+        return cls({**log, **entries}, began)
+
+    def agrees_with(self, other: Course) -> bool:
+        """Whether nothing of which both tell has two times."""
+        return all(other.changes.get(what, when) == when for what, when in self.changes.items()) and all(
+            other.attempts.get(what, when) == when for what, when in self.attempts.items()
+        )
+
+
+def may_replace(image: Image, there: Head, copied: str | None, course: Callable[[], Course]) -> Fate:
     """Decide what becomes of an image where its scope is known: the one place where copies are compared.
 
-    ``copied`` is what was last copied there. Only a later state of the same may replace it: what came from the same store,
-    or what goes on from what was copied from there to where the image comes from.
+    ``copied`` is what was last copied there, ``course`` returns what is known of its past. Only a later state of the same may
+    replace it: what came from the same store, or what goes on from what was copied from there to where the image comes from.
     """
     new, old, origin = image.head.fingerprint, there.fingerprint, Origin.from_text(copied)
     if new == old or (origin is not None and new == origin.fingerprint):
         return Fate.UNCHANGED
-    goes_on = image.origin == old or stands_as_copied(there, copied, image.store)
-    return Fate.COPIED if goes_on and image.head.follows(there) else Fate.CONFLICT
+    if not image.head.follows(there):
+        return Fate.CONFLICT
+    if image.origin == old:
+        return Fate.COPIED
+    if not stands_as_copied(there, copied, image.store):
+        return Fate.CONFLICT
+    # the name of a store is duplicated with its file; of one that was made anew, numbers begin anew
+    made_anew = image.head.created_at != there.created_at
+    return Fate.COPIED if made_anew or Course.of(image).agrees_with(course()) else Fate.CONFLICT
 
 
 def stands_as_copied(there: Head, copied: str | None, store: str) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from keepstate.backends.fencing import Standing
 from keepstate.backends.images import (
+    Course,
     Fate,
     Head,
     Image,
@@ -141,7 +142,12 @@ def take_in(records: Records, image: Image, *, overwrite: bool) -> Fate:
     """Put a scope in its place, and say what became of it."""
     found, holder = _found(records, image.head.scope)
     if found is not None:
-        fate = may_replace(image, head_of(found.scope, found), found.copied)
+        fate = may_replace(
+            image,
+            head_of(found.scope, found),
+            found.copied,
+            lambda: Course.of(image_of(found.scope, found, 0, "")),
+        )
         if fate is Fate.UNCHANGED or (fate is Fate.CONFLICT and not overwrite):
             return fate
         if holder is not None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from keepstate.backends.images import Fate, Head, Image, Origin, may_replace, stands_as_copied, without_uri
+from keepstate.backends.images import (
+    Course,
+    Fate,
+    Head,
+    Image,
+    Origin,
+    may_replace,
+    stands_as_copied,
+    without_uri,
+)
 from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import TransientError
@@ -42,6 +51,13 @@ SET digest = :digest, incarnation = :incarnation, version = :version, try_number
   copied = :copied
 WHERE id = :id
 """
+CHANGES_OF_SCOPE = """
+SELECT version, updated_at FROM keepstate_entry WHERE scope_id = :id
+UNION SELECT version, written_at FROM keepstate_log WHERE scope_id = :id
+"""
+ATTEMPTS_OF_SCOPE = (
+    "SELECT incarnation, try_number, attempt_id, started_at FROM keepstate_attempt WHERE scope_id = :id"
+)
 NOTE_COPY = "UPDATE keepstate_scope SET copied = :copied WHERE id = :id"
 ADD_ENTRY = """
 INSERT INTO keepstate_entry
@@ -148,13 +164,18 @@ def _fate(tx: Transaction, dialect: Dialect, image: Image, found: _Found | None,
     """Decide what becomes of an image. A scope that it is to replace is locked, and stands as it was found."""
     if found is None:
         return Fate.COPIED
-    _, head, copied = found
-    fate = may_replace(image, head, copied)
+    place, head, copied = found
+    fate = may_replace(image, head, copied, lambda: _course(tx, place))
     # most of a second run: nothing is locked
     if fate is Fate.UNCHANGED or (fate is Fate.CONFLICT and not overwrite):
         return fate
     _lock(tx, dialect, found)
     return Fate.COPIED
+
+
+def _course(tx: Transaction, place: int) -> Course:
+    changes = {version: when for version, when in tx.all(CHANGES_OF_SCOPE, {"id": place})}  # noqa: C416 - rows are no pairs to mypy
+    return Course(changes, {tuple(row[:3]): row[3] for row in tx.all(ATTEMPTS_OF_SCOPE, {"id": place})})
 
 
 def _take_uri(tx: Transaction, dialect: Dialect, image: Image, holder: _Found, *, overwrite: bool) -> bool:

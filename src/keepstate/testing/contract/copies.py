@@ -39,6 +39,10 @@ def copy(source: StateStore, target: StateStore, *, overwrite: bool = False) -> 
     return copies.take_in(target, copies.images_of(source, ALL), overwrite=overwrite)
 
 
+def _ids(scope: TaskScope) -> tuple[str, str, str]:
+    return scope.dag_id, scope.run_id, scope.task_id
+
+
 class Copies(Ground):
     """What `keepstate copy`, `export` and `import` stand on."""
 
@@ -223,6 +227,35 @@ class Copies(Ground):
         assert (copy(other, third).left_alone, contents(third)) == (0, {"k": 3})
         attempt(third, 4).set("k", 4)
         assert (copy(third, other).left_alone, contents(other)) == (0, {"k": 4})
+
+    def test_of_a_store_and_its_duplicate_one_replaces_what_is_its_own(
+        self, store: StateStore, other: StateStore, clock: ManualClock
+    ) -> None:
+        """Not what the other has written since: a duplicated file has the name of its original, and not its course."""
+        second = TaskScope(DAG, RUN, "second")
+        run = RunScope(DAG, RUN)
+        attempt(other).set("k", 1)
+        other.task(*_ids(second)).set("k", 1)
+        copy(other, duplicate := StateStore(MemoryBackend(), settings=Settings(), clock=clock))
+        copy(other, store)
+        clock.advance(HOUR)
+        attempt(other).set("k", 2)
+        other.backend.begin(Begin(run, attempt_id(1), Holder("h", 1, "x"), other.clock(), 10**9))
+        assert copy(other, store).left_alone == 0
+        clock.advance(HOUR)
+        attempt(duplicate).set("k", 3)
+        attempt(duplicate).set("k", 4)
+        duplicate.task(*_ids(second)).set("k", 5)
+        duplicate.backend.begin(Begin(run, attempt_id(1), Holder("h", 2, "x"), duplicate.clock(), 10**9))
+        name = next(iter(copies.images_of(other, ALL)))[0].store
+        disguised = [[replace(one, store=name, origin=None) for one in images(duplicate)]]
+        before = contents(store)
+        done = copies.take_in(store, disguised)
+        assert (done.copied, set(done.conflicts)) == (1, {str(run), str(SCOPE)})
+        assert contents(store) == before == {"k": 2}
+        assert store.task(*_ids(second)).get("k") == 5
+        assert copies.take_in(store, disguised, overwrite=True).left_alone == 0
+        assert contents(store) == {"k": 4}
 
     def test_what_comes_back_to_its_own_store_changes_nothing(
         self, store: StateStore, other: StateStore, clock: ManualClock

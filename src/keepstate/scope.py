@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from keepstate.errors import InvalidIdError
@@ -60,6 +61,8 @@ def check_attempt(try_number: object, attempt_id: object = None, item: object = 
             )
 
 
+# a server is asked about the same task instances again and again
+@lru_cache(maxsize=1024)
 def _digest(*identity: object) -> bytes:
     """Return the 32 bytes by which a scope is found; JSON keeps ``("a", "bc")`` and ``("ab", "c")`` apart."""
     return hashlib.sha256(json.dumps(identity, ensure_ascii=True).encode()).digest()

@@ -88,7 +88,6 @@ def create_app(service: Service, *, cleanup_interval: float = 0, root_path: str 
         middleware=[
             *([Middleware(Below, path=root_path)] if root_path else []),
             Middleware(Observing, metrics=service.metrics, clock=service.store.clock),
-            Middleware(SecurityHeaders),
             Middleware(
                 BodyLimits,
                 bounds={
@@ -99,6 +98,8 @@ def create_app(service: Service, *, cleanup_interval: float = 0, root_path: str 
                     "": _AROUND,
                 },
             ),
+            Middleware(worker.WorkerApi),
+            Middleware(SecurityHeaders),
         ],
     )
     app.state.service = service
@@ -106,8 +107,6 @@ def create_app(service: Service, *, cleanup_interval: float = 0, root_path: str 
     app.add_exception_handler(404, _nothing_there)
     rest.describe(app)
     app.router.routes += [
-        # they are asked in turn, and tasks ask most
-        *worker.routes,
         # not as included routers, which FastAPI asks twice for each request
         *(route for router in rest.routers() for route in router.routes),
         *health.routes,

@@ -1,7 +1,6 @@
 """The worker API: every verb of the protocol is one POST, answered after the commit.
 
-It runs beside everything else that FastAPI serves, and without pydantic: a task's every ``set`` and ``get`` comes through
-here.
+It runs ahead of everything that FastAPI serves, and without pydantic: a task's every ``set`` and ``get`` comes through here.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ import logging
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from keepstate.errors import (
@@ -25,16 +26,16 @@ from keepstate.errors import (
 from keepstate.server import answers
 from keepstate.server.admission import VERBS_ADMITTED, Gate
 from keepstate.server.auth import caller_of
+from keepstate.server.below import path_below
 from keepstate.server.narrowed import LISTS, listed
 from keepstate.server.roles import ForbiddenError
-from keepstate.server.routes import Route
 from keepstate.server.service import service_of
 from keepstate.server.writers import written_for
 from keepstate.values import as_text
 from keepstate.wire import PROTOCOL, decode_request, encode_answer, encode_error
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from keepstate.server.roles import Caller
     from keepstate.server.service import Service
@@ -44,6 +45,8 @@ log = logging.getLogger("keepstate.server")
 
 PATH = "/api/keepstate/"
 """Where the paths of this API begin."""
+
+_VERBS = f"{PATH}v{PROTOCOL}/"
 
 LARGEST_BODY = 64 * 1024 * 1024
 """Bytes of a request's JSON, unpacked: a value of 16 MiB however it is escaped, or several."""
@@ -95,12 +98,34 @@ class _RequestError(Exception):
         self.error = error
 
 
-async def _answer(request: Request) -> Response:
-    service = service_of(request)
-    verb: str = request.path_params["verb"]
-    if verb in VERBS_ADMITTED:
-        # each a line of its own among the figures
-        request.scope["keepstate.route"] = f"{PATH}v{PROTOCOL}/{verb}"
+class WorkerApi:
+    """Answers what is below ``PATH`` itself, and hands on everything else: finding a route would take as long as the answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http" or not (path := path_below(scope)).startswith(PATH):
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            answer = await _answer(request, path)
+        except HTTPException as exc:
+            answer = answers.http_exception(request, exc)
+        await answer(scope, receive, send)
+
+
+async def _answer(request: Request, path: str) -> Response:
+    if request.method != "POST":
+        return answers.answer(405, {"detail": "Method Not Allowed"}, {"Allow": "POST"})
+    service, verb = service_of(request), path.removeprefix(_VERBS)
+    if not path.startswith(_VERBS) or "/" in verb:
+        request.scope["keepstate.route"] = f"{PATH}(other)"
+        return _refused(service, 404, UnsupportedError(f"this server's worker API is at {_VERBS}VERB"))
+    # each a line of its own among the figures
+    request.scope["keepstate.route"] = f"{_VERBS}{verb if verb in VERBS_ADMITTED else '(other)'}"
     try:
         return await _answered(request, service, await caller_of(request), verb)
     except _RequestError as exc:
@@ -256,19 +281,12 @@ def _response(service: Service, status: int, content: bytes, headers: dict[str, 
     return Response(
         content,
         status,
-        {**headers, "Keepstate-Protocol": str(PROTOCOL), "Keepstate-Time": str(service.store.clock())},
+        {
+            **headers,
+            "Keepstate-Protocol": str(PROTOCOL),
+            "Keepstate-Time": str(service.store.clock()),
+            # of what makes a browser careful, what counts for an answer that only a program asks for
+            "X-Content-Type-Options": "nosniff",
+        },
         "application/json",
     )
-
-
-async def _other_version(request: Request) -> Response:
-    """Answer a request of a newer or older protocol, so that its sender can tell a server of another age from a stranger."""
-    service = service_of(request)
-    error = UnsupportedError(f"this server's worker API is at {PATH}v{PROTOCOL}/VERB")
-    return _refused(service, 404, error)
-
-
-routes = [
-    Route(f"{PATH}v{PROTOCOL}/{{verb}}", _answer, methods=["POST"]),
-    Route(f"{PATH}{{other:path}}", _other_version, methods=["POST"]),
-]

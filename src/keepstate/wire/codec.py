@@ -258,6 +258,8 @@ class Record:
     def __init__(self, name: str, parts: Sequence[Part], make: Any, *, stamped: bool) -> None:
         self.name = name
         self._parts, self._make, self._stamped = parts, make, stamped
+        self._decoders = {part.name: part.codec.decode for part in parts}
+        self._required = tuple(part.name for part in parts if part.default is REQUIRED)
 
     def encode(self, value: Any) -> dict[str, Any]:
         """Return the object; what is at its default is left out."""
@@ -275,18 +277,18 @@ class Record:
         if type(data) is not dict:
             raise UnreadableError(f"must be an object, not {_shown(data)}")
         facts = {}
-        for part in self._parts:
-            name = part.name
-            if name in data:
+        for name, fact in data.items():
+            decode = self._decoders.get(name)
+            if decode is not None:
                 try:
-                    facts[name] = part.codec.decode(data[name], reader)
+                    facts[name] = decode(fact, reader)
                 except UnreadableError as exc:
                     raise exc.at(name) from None
-            elif part.default is REQUIRED:
+            elif reader.strict:
+                raise UnreadableError(f"has {_shown(name)}, which is not known here")
+        for name in self._required:
+            if name not in facts:
                 raise UnreadableError(f"lacks {name!r}")
-        if len(facts) != len(data) and reader.strict:
-            stranger = next(name for name in data if name not in facts)
-            raise UnreadableError(f"has {_shown(stranger)}, which is not known here")
         if self._stamped:
             facts[STAMPED] = reader.now
         made = self._make(**facts)

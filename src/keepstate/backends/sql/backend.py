@@ -164,8 +164,8 @@ class SqlBackend(Lists, Removal):
                 return done
 
         def work(tx: Transaction) -> Applied:
-            if simple is not None and session is None:
-                done = entries.put_in_few(tx, simple)
+            if simple is not None and dialect.one_writer:
+                done = entries.put_in_few(tx, simple, session, self.address)
                 if done is not None:
                     return done
             row = self._open(tx, batch)

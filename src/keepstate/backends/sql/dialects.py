@@ -30,6 +30,8 @@ class Dialect:
     that was cut short is taken up by passing over what it did."""
     commit_may_be_lost: bool = False
     """Whether a commit's answer can be lost on the way, so that requests need numbers."""
+    one_writer: bool = False
+    """Whether a write transaction locks everything, so that nobody changes what it has read."""
     takes_arrays: bool = False
     """Whether a parameter may be an array, so that one statement erases many rows."""
     put_in_one: bool = False
@@ -71,6 +73,7 @@ SQLITE = Dialect(
     fits="GLOB :pattern",
     # it knows character classes, which ours do not
     wildcards=str.maketrans({"[": "[[]"}),
+    one_writer=True,
 )
 
 POSTGRESQL = Dialect(

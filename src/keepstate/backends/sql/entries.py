@@ -11,12 +11,13 @@ from keepstate.backends.refusals import conflict
 from keepstate.backends.requests import Delete, Put
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.scopes import ScopeRow, bury_all
+from keepstate.backends.sql.sessions import find_repeated, note
 from keepstate.clock import DAY
 from keepstate.scope import TaskScope, Writer
 from keepstate.values import size_of
 
 if TYPE_CHECKING:
-    from keepstate.backends.requests import Batch, Clear, HistoryPolicy
+    from keepstate.backends.requests import Batch, Clear, HistoryPolicy, Session
     from keepstate.backends.sql.database import Transaction
     from keepstate.backends.sql.dialects import Dialect
 
@@ -211,10 +212,12 @@ def simple_put(batch: Batch) -> dict[str, Any] | None:
     }
 
 
-def put_in_few(tx: Transaction, params: dict[str, Any]) -> Applied | None:
+def put_in_few(
+    tx: Transaction, params: dict[str, Any], session: Session | None, address: str
+) -> Applied | None:
     """Write a simple put in as few statements as there are rows; ``None`` where it takes more, with nothing changed.
 
-    For databases whose write transactions lock the whole file; RETURNING would take longer than a statement more.
+    For databases with one writer at a time; RETURNING would take longer than a statement more.
     """
     row = tx.one(sql.FIND_STANDING, params)
     if row is None or row[6]:
@@ -227,9 +230,14 @@ def put_in_few(tx: Transaction, params: dict[str, Any]) -> Applied | None:
         attempt_id,
     ):
         return None
+    repeated = find_repeated(tx, session, address)
+    if repeated:
+        return repeated
     version += 1
     params["id"] = params["scope_id"] = scope_id
     params["version"] = version
     tx.run(sql.BUMP_SCOPE, params)
     _write_and_log(tx, params)
-    return Applied(version, incarnation)
+    done = Applied(version, incarnation)
+    note(tx, session, done, params["now"])
+    return done

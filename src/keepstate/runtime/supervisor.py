@@ -23,7 +23,6 @@ from keepstate.allowance import LAST_WORDS, Allowance, latest
 from keepstate.clock import SECOND
 from keepstate.errors import (
     BackendUnavailableError,
-    InvalidInputError,
     InvalidTypeError,
     KeepstateError,
     StaleAttemptError,
@@ -32,17 +31,17 @@ from keepstate.errors import (
 from keepstate.runtime.attempts import PATIENCE, begin, describe
 from keepstate.runtime.commands import NOT_FOUND, Child, Guard
 from keepstate.runtime.liveness import Presence
-from keepstate.runtime.names import program_name
+from keepstate.runtime.places import Place
 from keepstate.runtime.retries import RetryPolicy, seconds
 from keepstate.runtime.runs import hold_run, how_to_run_again, supervised_attempt
 from keepstate.runtime.signals import SignalWatch
-from keepstate.scope import RunScope, TaskScope
+from keepstate.scope import RunScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from keepstate.runtime.attempts import Displaced, HeldAttempt
-    from keepstate.settings import Settings
+    from keepstate.scope import TaskScope
     from keepstate.store import StateStore
 
 log = logging.getLogger("keepstate.runtime")
@@ -140,7 +139,7 @@ def supervise(  # noqa: PLR0913 - as many as `keepstate run` has options
         url=url,
         on_event=on_event,
     )
-    place = _Place(store.settings, command, dag_id, run_id, task_id, map_index)
+    place = Place(store.settings, command, dag_id, run_id, task_id, map_index)
     with Guard() as guard, job.allowance, SignalWatch(PASSED_ON, job.pass_on) as signals:
         job.idle = signals.idle
         try:
@@ -154,7 +153,7 @@ def supervise(  # noqa: PLR0913 - as many as `keepstate run` has options
             return code
 
 
-def _run_alone(store: StateStore, job: _Job, place: _Place, guard: Guard, *, take_over: bool) -> int:
+def _run_alone(store: StateStore, job: _Job, place: Place, guard: Guard, *, take_over: bool) -> int:
     """Hold the run that the command is, and record how it ended."""
     run = hold_run(store, place.dag_id, place.run_id, take_over=take_over, guard=guard.pid)
     run.on_overtaken = job.end_command
@@ -170,40 +169,6 @@ def _run_alone(store: StateStore, job: _Job, place: _Place, guard: Guard, *, tak
     else:
         _end(run, "failed", f"{scope.task_id} failed")
     return code
-
-
-class _Place:
-    """Which task instance a command is, and whether it is the run as well. A missing run id is to be chosen."""
-
-    def __init__(
-        self,
-        around: Settings,
-        command: Sequence[str],
-        dag_id: str | None,
-        run_id: str | None,
-        task_id: str | None,
-        map_index: int,
-    ) -> None:
-        name = program_name(command)
-        supervised = supervised_attempt(around)
-        inside = dag_id is None and run_id is None and supervised is not None
-        if inside:
-            dag_id, run_id = around.dag_id, around.run_id
-        self.dag_id = dag_id or name
-        self.run_id = run_id
-        self.is_run = not inside and (run_id is None or task_id is None)
-        self._task_id = task_id or name
-        self._map_index = map_index
-        # ids are checked before anything is begun
-        scope = self.scope("any")
-        if inside and (scope.task_id, map_index) == (around.task_id, around.map_index):
-            raise InvalidInputError(
-                f"{self.scope()} is the command that this one is part of; give this one a --task-id of its own"
-            )
-
-    def scope(self, run_id: str = "") -> TaskScope:
-        """Return the task instance; in ``run_id``, where none was given."""
-        return TaskScope(self.dag_id, self.run_id or run_id, self._task_id, self._map_index)
 
 
 class _Job:

@@ -68,6 +68,7 @@ from keepstate.scope import (
     TaskScope,
     Writer,
 )
+from keepstate.values import is_damaged
 from keepstate.wire import (
     VERBS,
     answer_schema,
@@ -78,6 +79,7 @@ from keepstate.wire import (
     encode_error,
     encode_request,
     request_schema,
+    takeable,
 )
 
 if TYPE_CHECKING:
@@ -617,3 +619,15 @@ def test_a_worker_needs_the_standard_library_alone() -> None:
     found = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     ours = {name for name in eval(found.stdout) if not name.startswith("_")}
     assert ours == {"keepstate"}
+
+
+def test_an_answer_is_taken_whatever_somebody_has_written_into_the_table() -> None:
+    """A text of bytes, or with a NUL, comes as what shows it: no value either. All else comes as it was."""
+    entries = tuple(
+        StoredEntry(key, text, 1, 2, None)  # type: ignore[arg-type] - as SQLite may return it
+        for key, text in (("bytes", b"1"), ("nul", '"\0"'), ("good", '"\\u0000"'))
+    )
+    answer = takeable(encode_answer("read", Reading(1, 1, entries)))
+    found = decode_answer("read", json.loads(json.dumps(answer)))
+    assert [entry.text for entry in found.entries] == ["b'1'", repr('"\0"'), '"\\u0000"']
+    assert [is_damaged(entry.text) for entry in found.entries] == [True, True, False]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepstate.store import StateStore
     from tests.web.stories import Story
 
-BAD = [b"\xff\x00", r'"\ud800"', '{"position":1e999,"total":1,"done":true}']
+BAD = [b"\xff\x00", b"\xff", '"\0"', "{", r'"\ud800"', '{"position":1e999,"total":1,"done":true}']
 
 
 @pytest.mark.parametrize("text", BAD, ids=repr)
@@ -24,11 +24,13 @@ def test_a_damaged_value_is_shown_as_such_and_can_be_replaced(
     store: StateStore, story: Story, text: str | bytes
 ) -> None:
     """The other entries are shown beside it; it can be looked at, edited and deleted."""
+    # a text, to SQLite, which is no UTF-8
+    what = "CAST(? AS TEXT)" if text == b"\xff" else "?"
     connection = sqlite3.connect(store.backend.address.removeprefix("sqlite:///"))
     with connection:
         for table in ("keepstate_entry", "keepstate_log"):
             connection.execute(
-                f"""UPDATE {table} SET value = ?, writer = '{{"kind":"web","name":"\\ud800"}}'"""
+                f"""UPDATE {table} SET value = {what}, writer = '{{"kind":"web","name":"\\ud800"}}'"""
                 " WHERE entry_key = 'cursor'",
                 [text],
             )

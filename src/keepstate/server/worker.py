@@ -32,7 +32,7 @@ from keepstate.server.roles import ForbiddenError
 from keepstate.server.service import service_of
 from keepstate.server.writers import written_for
 from keepstate.values import as_text
-from keepstate.wire import PROTOCOL, decode_request, encode_answer, encode_error
+from keepstate.wire import PROTOCOL, decode_request, encode_answer, encode_error, takeable
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -73,15 +73,6 @@ def _no_text(stored: object) -> str:
     if isinstance(stored, bytes):
         return as_text(stored)
     raise TypeError(f"{type(stored).__name__} is no part of an answer")
-
-
-def _without_nul(data: Any) -> Any:
-    """Return an answer with texts instead that clients take: one with a NUL character is no value, nor is what stands for it."""
-    if isinstance(data, dict):
-        return {name: _without_nul(member) for name, member in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [_without_nul(member) for member in data]
-    return repr(data) if isinstance(data, str) and "\0" in data else data
 
 
 _encoder = json.JSONEncoder(
@@ -234,7 +225,7 @@ def _carry_out(service: Service, caller: Caller, verb: str, arguments: dict[str,
         content = _encoder.encode(answer)
         if _NUL in content:
             # as an escape within a value that is fine, too
-            content = _encoder.encode(_without_nul(answer))
+            content = _encoder.encode(takeable(answer))
         return content.encode()
     except (KeepstateError, ForbiddenError):
         raise

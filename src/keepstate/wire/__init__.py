@@ -19,6 +19,7 @@ from keepstate.wire.verbs import (
     encode_answer,
     encode_request,
     request_schema,
+    takeable,
 )
 
 PROTOCOL = 1
@@ -35,4 +36,5 @@ __all__ = [
     "encode_error",
     "encode_request",
     "request_schema",
+    "takeable",
 ]

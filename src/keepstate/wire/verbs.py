@@ -99,6 +99,20 @@ def encode_answer(verb: str, answer: object) -> Any:
     return verb_of(verb).answer.encode(answer)
 
 
+def takeable(answer: Any) -> Any:
+    """Return what `encode_answer` returned, as every client takes it.
+
+    Where somebody else has written into a table, a text may be bytes, or have a NUL character. As Python shows it, it is no value
+    either: so the client names its key, and reads what stands beside it.
+    """
+    if isinstance(answer, dict):
+        return {name: takeable(member) for name, member in answer.items()}
+    if isinstance(answer, (list, tuple)):
+        return [takeable(member) for member in answer]
+    odd = isinstance(answer, bytes) or (isinstance(answer, str) and "\0" in answer)
+    return repr(answer) if odd else answer
+
+
 def decode_answer(verb: str, data: object) -> Any:
     """Return what the verb returns. Raises ``InvalidInputError`` for what is no answer to it."""
     return codec.reading(verb_of(verb).answer, data, codec.Reader(rules=RULES_OF_ANSWERS), "answer")

@@ -13,7 +13,7 @@ from keepstate.errors import BackendError, InvalidInputError, KeepstateError
 from keepstate.integrations.airflow import authority, metadata
 from keepstate.integrations.airflow.upkeep import Upkeep
 from keepstate.values import HARD_VALUE_LIMIT
-from keepstate.wire import decode_request, encode_answer, encode_error
+from keepstate.wire import decode_request, encode_answer, encode_error, takeable
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -117,7 +117,7 @@ def carry_out(ti_id: str, text: bytes) -> dict[str, Any]:
         attempt = authority.known(ti_id)
         arguments = decode_request(verb, request, now=store.clock())
         arguments = authority.admit(verb, arguments, attempt, store.history_policy)
-        return {"answer": encode_answer(verb, getattr(store.backend, verb)(**arguments))}
+        return {"answer": takeable(encode_answer(verb, getattr(store.backend, verb)(**arguments)))}
     except KeepstateError as exc:
         return {"error": encode_error(exc)}
     except Exception as exc:

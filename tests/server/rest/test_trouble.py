@@ -63,7 +63,7 @@ def test_trouble_has_a_status(
         "apply",
         "clear",
         "history",
-        "dags",
+        "dag_ids",
         "runs",
         "run",
         "task_instance",

@@ -11,12 +11,12 @@ from starlette.responses import Response
 from keepstate.server.answers import answer
 from keepstate.server.health import Health
 from keepstate.server.rest.airflow_models import HealthResponse, VersionResponse
-from keepstate.server.rest.described import operation
+from keepstate.server.rest.described import open_operation
 
 router = APIRouter(tags=["About"])
 
 
-@operation(router, "GET", "/api/v2/version", parameters=[], right=None, answer=VersionResponse)
+@open_operation(router, "/api/v2/version", answer=VersionResponse)
 async def get_version(request: Request) -> Response:  # noqa: ARG001 - an endpoint's signature
     """Get the version of keepstate.
 
@@ -25,7 +25,7 @@ async def get_version(request: Request) -> Response:  # noqa: ARG001 - an endpoi
     return answer(200, {"version": version("keepstate"), "git_version": None})
 
 
-@operation(router, "GET", "/api/v2/monitor/health", parameters=[], right=None, answer=HealthResponse)
+@open_operation(router, "/api/v2/monitor/health", answer=HealthResponse)
 async def get_health(request: Request) -> Response:
     """Tell whether the store can be read and written.
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
-from starlette.requests import Request
 from starlette.responses import Response
 
 from keepstate.backends.requests import Clear, Delete, Put
 from keepstate.server.rest import texts
-from keepstate.server.rest.asking import ask
 from keepstate.server.rest.assets import reached
 from keepstate.server.rest.changing import change
 from keepstate.server.rest.conditions import condition_of, etag
@@ -22,6 +21,9 @@ from keepstate.server.rest.models import (
 )
 from keepstate.server.rest.task_state import listed, one
 from keepstate.server.roles import Right
+
+if TYPE_CHECKING:
+    from keepstate.server.rest.asking import Ask
 
 BASE = "/api/v2/assets/{asset_id}/state-store"
 
@@ -39,9 +41,8 @@ _NOT_KNOWN = "There is no such asset."
     answer=AssetStateStoreCollectionResponse,
     absent=_NOT_KNOWN,
 )
-async def list_asset_entries(request: Request) -> Response:
+async def list_asset_entries(asked: Ask) -> Response:
     """List the entries of an asset, ordered by key."""
-    asked = await ask(request, Right.READ, frozenset({"limit", "offset"}))
     number = asked.number("asset_id")
     limit, offset = asked.window()
     scope = await reached(asked, number)
@@ -60,9 +61,8 @@ async def list_asset_entries(request: Request) -> Response:
     etag=True,
     absent="There is no such asset, or no such entry.",
 )
-async def get_asset_entry(request: Request) -> Response:
+async def get_asset_entry(asked: Ask) -> Response:
     """Get an entry of an asset."""
-    asked = await ask(request, Right.READ)
     number, key = asked.number("asset_id"), asked.key()
     scope = await reached(asked, number)
     return await one(asked, scope, key, partial(texts.asset_entry, asked.caller))
@@ -80,10 +80,9 @@ async def get_asset_entry(request: Request) -> Response:
     absent=_NOT_KNOWN,
     conditional=True,
 )
-async def put_asset_entry(request: Request) -> Response:
+async def put_asset_entry(asked: Ask) -> Response:
     """Create an entry of an asset, or write over it."""
-    asked = await ask(request, Right.WRITE)
-    number, key, condition = asked.number("asset_id"), asked.key(), condition_of(request)
+    number, key, condition = asked.number("asset_id"), asked.key(), condition_of(asked.request)
     _, text = await asked.body_with_value(AssetStateStoreBody)
     scope = await reached(asked, number)
     put, now = Put(key, text, None), asked.store.clock()
@@ -101,10 +100,9 @@ async def put_asset_entry(request: Request) -> Response:
     absent=_NOT_KNOWN,
     conditional=True,
 )
-async def delete_asset_entry(request: Request) -> Response:
+async def delete_asset_entry(asked: Ask) -> Response:
     """Delete an entry of an asset; an absent one is fine."""
-    asked = await ask(request, Right.WRITE)
-    number, key, condition = asked.number("asset_id"), asked.key(), condition_of(request)
+    number, key, condition = asked.number("asset_id"), asked.key(), condition_of(asked.request)
     scope = await reached(asked, number)
     await asked.write(
         change, asked.store, scope, asked.writer, Delete(key), condition, now=asked.store.clock()
@@ -121,9 +119,8 @@ async def delete_asset_entry(request: Request) -> Response:
     status=204,
     absent=_NOT_KNOWN,
 )
-async def clear_asset_entries(request: Request) -> Response:
+async def clear_asset_entries(asked: Ask) -> Response:
     """Delete all entries of an asset; with `forget`, their history too."""
-    asked = await ask(request, Right.WRITE, frozenset({"forget"}))
     number, forget = asked.number("asset_id"), asked.flag("forget")
     scope = await reached(asked, number)
     clear = Clear(

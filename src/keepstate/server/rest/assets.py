@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
 from keepstate.scope import AssetScope
 from keepstate.server.answers import answer
 from keepstate.server.rest.airflow_models import AssetCollectionResponse, AssetResponse
-from keepstate.server.rest.asking import Ask, ask
 from keepstate.server.rest.described import ASSET_ID, WINDOW, operation
 from keepstate.server.rest.texts import time_text
 from keepstate.server.roles import Right
 
 if TYPE_CHECKING:
     from keepstate.scope import AssetInfo
+    from keepstate.server.rest.asking import Ask
 
 BASE = "/api/v2/assets"
 
@@ -28,9 +27,8 @@ _NOT_KNOWN = "There is no such asset."
 
 
 @operation(router, "GET", BASE, parameters=WINDOW, right=Right.READ, answer=AssetCollectionResponse)
-async def list_assets(request: Request) -> Response:
+async def list_assets(asked: Ask) -> Response:
     """List the assets that have entries or had some, ordered by name."""
-    asked = await ask(request, Right.READ, frozenset({"limit", "offset"}))
     limit, offset = asked.window()
     pattern, backend = asked.caller.assets, asked.backend
     found = await asked.read(
@@ -49,9 +47,8 @@ async def list_assets(request: Request) -> Response:
     answer=AssetResponse,
     absent=_NOT_KNOWN,
 )
-async def get_asset(request: Request) -> Response:
+async def get_asset(asked: Ask) -> Response:
     """Get an asset."""
-    asked = await ask(request, Right.READ)
     return answer(200, _shape(await find(asked, asked.number("asset_id"))))
 
 
@@ -64,9 +61,8 @@ async def get_asset(request: Request) -> Response:
     status=204,
     absent=_NOT_KNOWN,
 )
-async def delete_asset(request: Request) -> Response:
+async def delete_asset(asked: Ask) -> Response:
     """Delete an asset with its entries and their history."""
-    asked = await ask(request, Right.ERASE)
     scope = await reached(asked, asked.number("asset_id"))
     await asked.write(asked.backend.delete_asset, scope, now=asked.store.clock())
     return Response(None, 204)

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
 from keepstate.server.answers import answer
 from keepstate.server.rest.airflow_models import Answer, TaskFacts, TaskState, task_facts
-from keepstate.server.rest.asking import Ask, ask
 from keepstate.server.rest.dags import RUN, no_run
 from keepstate.server.rest.described import (
     DAG_ID,
@@ -29,6 +27,7 @@ from keepstate.server.roles import Right
 
 if TYPE_CHECKING:
     from keepstate.scope import Attempt, TaskScope
+    from keepstate.server.rest.asking import Ask
 
 router = APIRouter(tags=["Attempts"])
 
@@ -81,12 +80,11 @@ class TryCollectionResponse(Answer):
     answer=AttemptCollectionResponse,
     absent=_NOT_KNOWN,
 )
-async def list_attempts(request: Request) -> Response:
+async def list_attempts(asked: Ask) -> Response:
     """List the attempts of a task instance, newest first.
 
     Those of earlier incarnations too, each with the number of its own.
     """
-    asked = await ask(request, Right.READ, frozenset({"map_index"}))
     scope = asked.task_scope()
     await find(asked, scope)
     return _listed(await asked.read(asked.backend.attempts, scope))
@@ -101,9 +99,8 @@ async def list_attempts(request: Request) -> Response:
     answer=AttemptCollectionResponse,
     absent="The run is not known.",
 )
-async def list_attempts_of_run(request: Request) -> Response:
+async def list_attempts_of_run(asked: Ask) -> Response:
     """List the attempts of a run as a whole, newest first."""
-    asked = await ask(request, Right.READ)
     scope = asked.run_scope()
     if not asked.caller.reaches_dag(scope.dag_id) or not await asked.read(asked.backend.run, scope):
         raise no_run(asked)
@@ -119,9 +116,9 @@ async def list_attempts_of_run(request: Request) -> Response:
     answer=TryCollectionResponse,
     absent=_NOT_KNOWN,
 )
-async def list_tries(request: Request) -> Response:
+async def list_tries(asked: Ask) -> Response:
     """List the attempts of a task instance that is not mapped, in Airflow's shape."""
-    return await _tries(request)
+    return await _tries(asked)
 
 
 @operation(
@@ -133,9 +130,9 @@ async def list_tries(request: Request) -> Response:
     answer=TryCollectionResponse,
     absent=_NOT_KNOWN,
 )
-async def list_mapped_tries(request: Request) -> Response:
+async def list_mapped_tries(asked: Ask) -> Response:
     """List the attempts of a mapped task instance, in Airflow's shape."""
-    return await _tries(request)
+    return await _tries(asked)
 
 
 @operation(
@@ -147,9 +144,9 @@ async def list_mapped_tries(request: Request) -> Response:
     answer=TryResponse,
     absent="There is no such attempt.",
 )
-async def get_try(request: Request) -> Response:
+async def get_try(asked: Ask) -> Response:
     """Get an attempt of a task instance that is not mapped, in Airflow's shape."""
-    return await _try(request)
+    return await _try(asked)
 
 
 @operation(
@@ -161,20 +158,18 @@ async def get_try(request: Request) -> Response:
     answer=TryResponse,
     absent="There is no such attempt.",
 )
-async def get_mapped_try(request: Request) -> Response:
+async def get_mapped_try(asked: Ask) -> Response:
     """Get an attempt of a mapped task instance, in Airflow's shape."""
-    return await _try(request)
+    return await _try(asked)
 
 
-async def _tries(request: Request) -> Response:
-    asked = await ask(request, Right.READ)
+async def _tries(asked: Ask) -> Response:
     scope = asked.mapped_scope()
     found = [_as_try(scope, one) for one in await _standing(asked, scope)]
     return answer(200, {"task_instances": found, "total_entries": len(found)})
 
 
-async def _try(request: Request) -> Response:
-    asked = await ask(request, Right.READ)
+async def _try(asked: Ask) -> Response:
     scope, number = asked.mapped_scope(), asked.number("task_try_number")
     # the last, where one number was used twice
     for one in reversed(await _standing(asked, scope)):

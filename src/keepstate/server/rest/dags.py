@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
 from keepstate.server.answers import answer
 from keepstate.server.rest import airflow_models as shapes
-from keepstate.server.rest.asking import Ask, ask
 from keepstate.server.rest.described import DAG_ID, RUN_ID, WINDOW, operation
 from keepstate.server.roles import Right
+
+if TYPE_CHECKING:
+    from keepstate.server.rest.asking import Ask
 
 BASE = "/api/v2/dags"
 RUNS = BASE + "/{dag_id}/dagRuns"
@@ -21,15 +24,13 @@ EVERY = "~"
 
 router = APIRouter(tags=["Dags and runs"])
 
-_WINDOW = frozenset({"limit", "offset"})
 _NO_DAG = "No run of this dag is known."
 _NO_RUN = "The run is not known."
 
 
 @operation(router, "GET", BASE, parameters=WINDOW, right=Right.READ, answer=shapes.DagCollectionResponse)
-async def list_dags(request: Request) -> Response:
+async def list_dags(asked: Ask) -> Response:
     """List the dags that have runs, ordered by id."""
-    asked = await ask(request, Right.READ, _WINDOW)
     limit, offset = asked.window()
     pattern, backend = asked.caller.dags, asked.backend
     found = await asked.read(backend.dag_ids, pattern=pattern, limit=limit, offset=offset)
@@ -46,9 +47,8 @@ async def list_dags(request: Request) -> Response:
     answer=shapes.DagResponse,
     absent=_NO_DAG,
 )
-async def get_dag(request: Request) -> Response:
+async def get_dag(asked: Ask) -> Response:
     """Get a dag."""
-    asked = await ask(request, Right.READ)
     return answer(200, shapes.dag(await _known(asked)))
 
 
@@ -61,9 +61,8 @@ async def get_dag(request: Request) -> Response:
     answer=shapes.DagDetailsResponse,
     absent=_NO_DAG,
 )
-async def get_dag_details(request: Request) -> Response:
+async def get_dag_details(asked: Ask) -> Response:
     """Get a dag in Airflow's longer shape."""
-    asked = await ask(request, Right.READ)
     return answer(200, shapes.dag_details(await _known(asked)))
 
 
@@ -76,12 +75,11 @@ async def get_dag_details(request: Request) -> Response:
     answer=shapes.DagRunCollectionResponse,
     absent=_NO_DAG,
 )
-async def list_runs(request: Request) -> Response:
+async def list_runs(asked: Ask) -> Response:
     """List the runs of a dag, or with `~` of all dags.
 
     Most recently begun first.
     """
-    asked = await ask(request, Right.READ, _WINDOW)
     wanted, (limit, offset) = asked.dag_id(), asked.window()
     dag_id = None if wanted == EVERY else wanted
     pattern, backend = asked.caller.dags, asked.backend
@@ -101,9 +99,8 @@ async def list_runs(request: Request) -> Response:
     answer=shapes.DagRunResponse,
     absent=_NO_RUN,
 )
-async def get_run(request: Request) -> Response:
+async def get_run(asked: Ask) -> Response:
     """Get a run."""
-    asked = await ask(request, Right.READ)
     scope = asked.run_scope()
     found = await asked.read(asked.backend.run, scope) if asked.caller.reaches_dag(scope.dag_id) else None
     if found is None:
@@ -120,12 +117,11 @@ async def get_run(request: Request) -> Response:
     status=204,
     absent=_NO_RUN,
 )
-async def delete_run(request: Request) -> Response:
+async def delete_run(asked: Ask) -> Response:
     """Delete a run with everything of it.
 
     Entries, history and attempts. What still runs of it is stale from then on, and a run made again under its id starts empty.
     """
-    asked = await ask(request, Right.ERASE)
     scope = asked.run_scope()
     if not asked.caller.reaches_dag(scope.dag_id) or not await asked.read(asked.backend.run, scope):
         raise no_run(asked)

@@ -1,7 +1,7 @@
-"""How operations are described in the OpenAPI document.
+"""Operations: how they are described in the OpenAPI document, and how a request comes to them.
 
-Endpoints take the bare request, since having FastAPI take it apart costs more than storing an entry does. So what they take
-is said here; that it is what they take, Schemathesis tests.
+Having FastAPI take a request apart costs more than storing an entry does. So what an operation takes is said here, once: the
+document shows it, and `asking` goes by it. What is in the path and the body Schemathesis compares with what is described.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from keepstate.server.rest.asking import Ask, ask
 from keepstate.server.rest.models import Problem, Problems
 
 if TYPE_CHECKING:
@@ -37,7 +38,12 @@ class _KeyConvertor(Convertor[str]):
 
 register_url_convertor("keepstate_key", _KeyConvertor())
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+Endpoint = Callable[[Ask], Awaitable[Response]]
+"""What answers a request of somebody who may send it."""
+
+OpenEndpoint = Callable[[Request], Awaitable[Response]]
+"""What answers anybody."""
+
 Parameter = dict[str, Any]
 
 SECURITY: list[dict[str, list[str]]] = [{"token": []}]
@@ -147,7 +153,7 @@ def operation(  # noqa: PLR0913 - all are facts of one operation
     path: str,
     *,
     parameters: list[Parameter],
-    right: Right | None,
+    right: Right,
     answer: type[BaseModel] | None = None,
     status: int = 200,
     body: type[BaseModel] | None = None,
@@ -157,46 +163,72 @@ def operation(  # noqa: PLR0913 - all are facts of one operation
 ) -> Callable[[Endpoint], Endpoint]:
     """Add the decorated endpoint to ``router``, with what it takes, what it answers and what can be the matter.
 
-    The first line of its docstring is its summary, the rest its description, and so is the ``right`` that it needs; with
-    ``None`` anybody may ask.
-    ``absent`` says what a 404 means.
+    It is called for who has the ``right``, with the request taken apart; another parameter in the query than those of
+    ``parameters`` is refused. The first line of its docstring is its summary, the rest its description, and so is the right
+    that it needs. ``absent`` says what a 404 means.
     """
     if conditional:
         parameters = [*parameters, *CONDITIONS]
-    extra: dict[str, Any] = {"parameters": parameters, "security": [] if right is None else SECURITY}
+    extra: dict[str, Any] = {"parameters": parameters, "security": SECURITY}
     if body is not None:
         extra["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": body.model_json_schema()}},
         }
-    problems = (
-        {}
-        if right is None
-        else _problems(method, has_body=body is not None, absent=absent, conditional=conditional)
-    )
+    problems = _problems(method, has_body=body is not None, absent=absent, conditional=conditional)
     fine: dict[str, Any] = {"description": "Done." if status == NO_CONTENT else "Here it is."}
     if etag:
         fine["headers"] = _ETAG
-
-    needs = "Anybody may ask." if right is None else f"Needs the right to {right.value}."
+    taken = frozenset(one["name"] for one in parameters if one["in"] == "query")
 
     def add(endpoint: Endpoint) -> Endpoint:
-        summary, _, description = (endpoint.__doc__ or "").strip().partition("\n")
+        async def answered(request: Request) -> Response:
+            return await endpoint(await ask(request, right, taken))
+
         router.add_api_route(
             path,
-            endpoint,
+            answered,
             methods=[method],
             response_model=answer,
             status_code=status,
             responses={**problems, status: fine},
-            summary=summary.rstrip("."),
-            description=f"{inspect.cleandoc(description)}\n\n{needs}".strip(),
             openapi_extra=extra,
             response_class=Response if answer is None else JSONResponse,
+            **_said_of(endpoint, f"Needs the right to {right.value}."),
         )
         return endpoint
 
     return add
+
+
+def open_operation(
+    router: APIRouter, path: str, *, answer: type[BaseModel]
+) -> Callable[[OpenEndpoint], OpenEndpoint]:
+    """Add the decorated endpoint to ``router``: a GET without parameters, which needs no token. Else as `operation`."""
+
+    def add(endpoint: OpenEndpoint) -> OpenEndpoint:
+        router.add_api_route(
+            path,
+            endpoint,
+            methods=["GET"],
+            response_model=answer,
+            responses={200: {"description": "Here it is."}},
+            openapi_extra={"parameters": [], "security": []},
+            **_said_of(endpoint, "Anybody may ask."),
+        )
+        return endpoint
+
+    return add
+
+
+def _said_of(endpoint: Callable[..., Awaitable[Response]], needs: str) -> dict[str, Any]:
+    """Return what the document calls an operation and says of it."""
+    summary, _, description = (endpoint.__doc__ or "").strip().partition("\n")
+    return {
+        "name": endpoint.__name__,
+        "summary": summary.rstrip("."),
+        "description": f"{inspect.cleandoc(description)}\n\n{needs}".strip(),
+    }
 
 
 def _problems(

@@ -8,13 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
-from starlette.requests import Request
 from starlette.responses import Response
 
 from keepstate.backends.requests import Put
 from keepstate.errors import VersionNotFoundError
 from keepstate.server.rest import texts
-from keepstate.server.rest.asking import Ask, ask
 from keepstate.server.rest.assets import reached
 from keepstate.server.rest.changing import change_what_stands
 from keepstate.server.rest.conditions import Condition, condition_of, etag
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from keepstate.backends.answers import Applied, StoredEntry
     from keepstate.backends.requests import EntryScope
     from keepstate.scope import Writer
+    from keepstate.server.rest.asking import Ask
     from keepstate.store import StateStore
 
 _TASK = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances/{task_id}"
@@ -36,7 +35,6 @@ _RESTORE = "/state-store-restore/{key:keepstate_key}"
 
 router = APIRouter(tags=["History"])
 
-_INDEX = frozenset({"map_index"})
 _NO_VERSION = "The task instance or the asset is not known, or that version is not kept."
 
 
@@ -48,12 +46,11 @@ _NO_VERSION = "The task instance or the asset is not known, or that version is n
     right=Right.READ,
     answer=HistoryResponse,
 )
-async def get_history(request: Request) -> Response:
+async def get_history(asked: Ask) -> Response:
     """List the versions of a key of a task instance.
 
     Newest first, as many as are kept. A key that is not known has none.
     """
-    asked = await ask(request, Right.READ, _INDEX)
     scope, key = asked.task_scope(), asked.key()
     if not asked.caller.reaches_dag(scope.dag_id):
         return texts.json_answer(texts.history(asked.caller, scope, []))
@@ -69,12 +66,11 @@ async def get_history(request: Request) -> Response:
     answer=HistoryResponse,
     absent="There is no such asset.",
 )
-async def get_asset_history(request: Request) -> Response:
+async def get_asset_history(asked: Ask) -> Response:
     """List the versions of a key of an asset.
 
     Newest first, as many as are kept. A key that is not known has none.
     """
-    asked = await ask(request, Right.READ)
     number, key = asked.number("asset_id"), asked.key()
     return await _history(asked, await reached(asked, number), key)
 
@@ -91,13 +87,12 @@ async def get_asset_history(request: Request) -> Response:
     absent=_NO_VERSION,
     conditional=True,
 )
-async def restore_entry(request: Request) -> Response:
+async def restore_entry(asked: Ask) -> Response:
     """Write the value that a key of a task instance had at a version again.
 
     As a new version; the entry's expiry stays. A key that is gone comes back with the expiry that the version had.
     """
-    asked = await ask(request, Right.WRITE, _INDEX)
-    scope, key, condition = asked.task_scope(), asked.key(), condition_of(request)
+    scope, key, condition = asked.task_scope(), asked.key(), condition_of(asked.request)
     body = await asked.body(RestoreBody)
     if not asked.caller.reaches_dag(scope.dag_id):
         raise _not_kept(key, body.version)
@@ -117,10 +112,9 @@ async def restore_entry(request: Request) -> Response:
     absent=_NO_VERSION,
     conditional=True,
 )
-async def restore_asset_entry(request: Request) -> Response:
+async def restore_asset_entry(asked: Ask) -> Response:
     """Write the value that a key of an asset had at a version again, as a new version."""
-    asked = await ask(request, Right.WRITE)
-    number, key, condition = asked.number("asset_id"), asked.key(), condition_of(request)
+    number, key, condition = asked.number("asset_id"), asked.key(), condition_of(asked.request)
     body = await asked.body(RestoreBody)
     scope = await reached(asked, number)
     done = await asked.write(restore, asked.store, scope, asked.writer, key, body.version, condition)

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
 from keepstate.server.answers import answer
 from keepstate.server.rest import airflow_models as shapes
-from keepstate.server.rest.asking import Ask, ask
 from keepstate.server.rest.dags import RUN, no_run
 from keepstate.server.rest.described import (
     DAG_ID,
@@ -25,6 +23,7 @@ from keepstate.server.roles import Right
 
 if TYPE_CHECKING:
     from keepstate.scope import TaskInstanceInfo, TaskScope
+    from keepstate.server.rest.asking import Ask
 
 BASE = RUN + "/taskInstances"
 ONE = BASE + "/{task_id}"
@@ -43,9 +42,8 @@ _NOT_KNOWN = "The task instance is not known."
     answer=shapes.TaskInstanceCollectionResponse,
     absent="The run is not known.",
 )
-async def list_task_instances(request: Request) -> Response:
+async def list_task_instances(asked: Ask) -> Response:
     """List the task instances of a run, ordered by task and map index."""
-    asked = await ask(request, Right.READ, frozenset({"limit", "offset"}))
     scope, (limit, offset) = asked.run_scope(), asked.window()
     backend = asked.backend
     if not asked.caller.reaches_dag(scope.dag_id) or not await asked.read(backend.run, scope):
@@ -68,9 +66,8 @@ async def list_task_instances(request: Request) -> Response:
     answer=shapes.TaskInstanceResponse,
     absent=_NOT_KNOWN,
 )
-async def get_task_instance(request: Request) -> Response:
+async def get_task_instance(asked: Ask) -> Response:
     """Get a task instance that is not mapped."""
-    asked = await ask(request, Right.READ)
     return answer(200, shapes.task_instance(await find(asked, asked.task_scope())))
 
 
@@ -83,9 +80,8 @@ async def get_task_instance(request: Request) -> Response:
     answer=shapes.TaskInstanceCollectionResponse,
     absent=_NOT_KNOWN,
 )
-async def list_mapped_task_instances(request: Request) -> Response:
+async def list_mapped_task_instances(asked: Ask) -> Response:
     """List the task instances of a mapped task, ordered by map index."""
-    asked = await ask(request, Right.READ, frozenset({"limit", "offset"}))
     scope, (limit, offset) = asked.task_scope(), asked.window()
     found = []
     if asked.caller.reaches_dag(scope.dag_id):
@@ -105,9 +101,8 @@ async def list_mapped_task_instances(request: Request) -> Response:
     answer=shapes.TaskInstanceResponse,
     absent=_NOT_KNOWN,
 )
-async def get_mapped_task_instance(request: Request) -> Response:
+async def get_mapped_task_instance(asked: Ask) -> Response:
     """Get one of the task instances of a mapped task."""
-    asked = await ask(request, Right.READ)
     return answer(200, shapes.task_instance(await find(asked, asked.mapped_scope())))
 
 

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
 from keepstate.backends.refusals import unknown
 from keepstate.backends.requests import Clear, Delete, Put
 from keepstate.retention import expiry
 from keepstate.server.rest import texts
-from keepstate.server.rest.asking import Ask, ask
 from keepstate.server.rest.changing import change, change_what_stands
 from keepstate.server.rest.conditions import condition_of, etag
 from keepstate.server.rest.described import (
@@ -41,12 +39,10 @@ if TYPE_CHECKING:
     from keepstate.backends.answers import StoredEntry
     from keepstate.backends.requests import EntryScope
     from keepstate.scope import TaskScope
+    from keepstate.server.rest.asking import Ask
 
 BASE = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances/{task_id}/state-store"
 
-_INDEX = frozenset({"map_index"})
-_LIST = _INDEX | {"limit", "offset"}
-_CLEAR = _INDEX | {"all_map_indices", "forget"}
 
 router = APIRouter(tags=["Task state store"])
 
@@ -63,12 +59,11 @@ _NOT_KNOWN = "The task instance is not known."
     right=Right.READ,
     answer=TaskStateStoreCollectionResponse,
 )
-async def list_entries(request: Request) -> Response:
+async def list_entries(asked: Ask) -> Response:
     """List the entries of a task instance.
 
     Ordered by key. A task instance that is not known has none.
     """
-    asked = await ask(request, Right.READ, _LIST)
     scope = asked.task_scope()
     limit, offset = asked.window()
     if not asked.caller.reaches_dag(scope.dag_id):
@@ -86,9 +81,8 @@ async def list_entries(request: Request) -> Response:
     etag=True,
     absent=_NO_ENTRY,
 )
-async def get_entry(request: Request) -> Response:
+async def get_entry(asked: Ask) -> Response:
     """Get an entry of a task instance."""
-    asked = await ask(request, Right.READ, _INDEX)
     scope, key = asked.task_scope(), asked.key()
     if not asked.caller.reaches_dag(scope.dag_id):
         raise no_entry(key)
@@ -107,14 +101,13 @@ async def get_entry(request: Request) -> Response:
     absent=_NOT_KNOWN,
     conditional=True,
 )
-async def put_entry(request: Request) -> Response:
+async def put_entry(asked: Ask) -> Response:
     """Create an entry, or write over it.
 
     `expires_at` is `"default"` (also where it is left out), null for never, or a time with its offset from UTC. An entry whose
     time has come is gone at once.
     """
-    asked = await ask(request, Right.WRITE, _INDEX)
-    scope, key, condition = asked.task_scope(), asked.key(), condition_of(request)
+    scope, key, condition = asked.task_scope(), asked.key(), condition_of(asked.request)
     body, text = await asked.body_with_value(TaskStateStoreBody)
     _reach(asked, scope)
     store, now, expires_at = asked.store, asked.store.clock(), body.expires_at
@@ -136,13 +129,12 @@ async def put_entry(request: Request) -> Response:
     absent=_NO_ENTRY,
     conditional=True,
 )
-async def patch_entry(request: Request) -> Response:
+async def patch_entry(asked: Ask) -> Response:
     """Write another value over an entry, and leave its expiry.
 
     Whoever else writes it at the same time, the expiry is that of the entry that was written over.
     """
-    asked = await ask(request, Right.WRITE, _INDEX)
-    scope, key, condition = asked.task_scope(), asked.key(), condition_of(request)
+    scope, key, condition = asked.task_scope(), asked.key(), condition_of(asked.request)
     _, text = await asked.body_with_value(TaskStateStorePatchBody)
     if not asked.caller.reaches_dag(scope.dag_id):
         raise no_entry(key)
@@ -167,10 +159,9 @@ async def patch_entry(request: Request) -> Response:
     absent=_NOT_KNOWN,
     conditional=True,
 )
-async def delete_entry(request: Request) -> Response:
+async def delete_entry(asked: Ask) -> Response:
     """Delete an entry; an absent one is fine."""
-    asked = await ask(request, Right.WRITE, _INDEX)
-    scope, key, condition = asked.task_scope(), asked.key(), condition_of(request)
+    scope, key, condition = asked.task_scope(), asked.key(), condition_of(asked.request)
     _reach(asked, scope)
     await asked.write(
         change, asked.store, scope, asked.writer, Delete(key), condition, now=asked.store.clock()
@@ -187,13 +178,12 @@ async def delete_entry(request: Request) -> Response:
     status=204,
     absent=_NOT_KNOWN,
 )
-async def clear_entries(request: Request) -> Response:
+async def clear_entries(asked: Ask) -> Response:
     """Delete all entries of a task instance.
 
     With `all_map_indices` those of every map index of the task, one of which has to be known. With `forget` their history goes
     too.
     """
-    asked = await ask(request, Right.WRITE, _CLEAR)
     scope = asked.task_scope()
     everywhere, forget = asked.flag("all_map_indices"), asked.flag("forget")
     _reach(asked, scope)

@@ -45,13 +45,21 @@ def store(tmp_path: Path) -> Iterator[StateStore]:
         yield opened
 
 
-def spoil(store: StateStore, column: str, value: str | bytes, kind: str = "") -> None:
+def spoil(
+    store: StateStore,
+    column: str,
+    value: str | bytes | int,
+    kind: str = "",
+    tables: tuple[str, ...] = ("entry", "log"),
+) -> None:
     """Write into the table, past keepstate, what the entry `bad` has; with `kind`, as of that type."""
     what = f"CAST(? AS {kind})" if kind else "?"
     connection = sqlite3.connect(store.backend.address.removeprefix("sqlite:///"))
     with connection:
-        for table in ("keepstate_entry", "keepstate_log"):
-            connection.execute(f"UPDATE {table} SET {column} = {what} WHERE entry_key = 'bad'", [value])
+        for table in tables:
+            connection.execute(
+                f"UPDATE keepstate_{table} SET {column} = {what} WHERE entry_key = 'bad'", [value]
+            )
     connection.close()
 
 
@@ -134,6 +142,22 @@ def test_a_writer_that_keepstate_did_not_write_is_named(store: StateStore) -> No
     assert task.get("bad") == 1
     with pytest.raises(StoreCorruptedError, match="a writer under the key 'bad'"):
         task.entry("bad")
+
+
+@pytest.mark.parametrize("column", ["updated_at", "expires_at"])
+@pytest.mark.parametrize("stored", ["soon", b"\xff", 2**62])
+def test_a_time_that_keepstate_did_not_write_is_named(
+    store: StateStore, column: str, stored: str | bytes | int
+) -> None:
+    """The value is read all the same, and written anew, and with it the time."""
+    spoil(store, column, stored, tables=("entry",))
+    task = store.task("d", "r", "t", try_number=1)
+    assert task.get("bad") == 1
+    for read in (lambda: task.entry("bad"), task.entries, lambda: task.entries(damaged=True)):
+        with pytest.raises(StoreCorruptedError, match="a time under the key 'bad' of d / r / t"):
+            read()
+    task.set("bad", 2)
+    assert [entry.value for entry in task.entries()] == [2, 2]
 
 
 @pytest.mark.parametrize("value", ["\x01", "\\ud800", "😀", 1.7e308, -5e-324, [None, 1e16], "\u2028"])

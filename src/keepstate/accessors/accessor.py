@@ -26,7 +26,7 @@ from keepstate.values import JsonInput, as_text, check_key, decode, encode, is_d
 
 if TYPE_CHECKING:
     from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from keepstate.backends.answers import Applied, Reading, StoredEntry, StoredVersion
     from keepstate.store import StateStore
@@ -369,18 +369,20 @@ class Accessor:
 
     def _entry(self, stored: StoredEntry, *, damaged: bool = False) -> Entry:
         broken = as_text(stored.text) if damaged and is_damaged(stored.text) else None
+        updated_at, expires_at = self._times(stored.key, stored.updated_at, stored.expires_at)
         return Entry(
             key=stored.key,
             value=self._value(stored.text, stored.key) if broken is None else None,
             version=stored.version,
-            updated_at=to_datetime(stored.updated_at),
-            expires_at=optional_datetime(stored.expires_at),
+            updated_at=updated_at,
+            expires_at=expires_at,
             writer=self._writer_of(stored.writer, stored.key, damaged=damaged),
             damaged=broken,
         )
 
     def _history_entry(self, row: StoredVersion, *, damaged: bool = False) -> HistoryEntry:
         broken = as_text(row.text) if damaged and row.text is not None and is_damaged(row.text) else None
+        written_at, expires_at = self._times(row.key, row.written_at, row.expires_at)
         return HistoryEntry(
             key=row.key,
             version=row.version,
@@ -388,11 +390,17 @@ class Accessor:
             value=None if row.text is None or broken is not None else self._value(row.text, row.key),
             size=row.size,
             sha256=row.sha256,
-            written_at=to_datetime(row.written_at),
-            expires_at=optional_datetime(row.expires_at),
+            written_at=written_at,
+            expires_at=expires_at,
             writer=self._writer_of(row.writer, row.key, damaged=damaged),
             damaged=broken,
         )
+
+    def _times(self, key: str, since: int, until: int | None) -> tuple[datetime, datetime | None]:
+        try:
+            return to_datetime(since), optional_datetime(until)
+        except (TypeError, OverflowError) as exc:
+            raise self._corrupted("a time", key, (since, until)) from exc
 
     def _writer_of(self, text: str | None, key: str, *, damaged: bool) -> Writer | None:
         try:
@@ -408,11 +416,11 @@ class Accessor:
         except ValueError as exc:
             raise self._corrupted("a value", key, text) from exc
 
-    def _corrupted(self, what: str, key: str, text: str | None) -> StoreCorruptedError:
+    def _corrupted(self, what: str, key: str, stored: object) -> StoreCorruptedError:
         address = self._store.backend.address
         return StoreCorruptedError(
             f"the store {address} has {what} under the key {key!r} of {self._scope} that keepstate did not write: "
-            f"{text!r:.60}; write it anew, or delete it",
+            f"{stored!r:.60}; write it anew, or delete it",
             address=address,
         )
 

@@ -14,14 +14,14 @@ from keepstate.settings import Settings
 if TYPE_CHECKING:
     from keepstate.store import StateStore
 
-Keep = Annotated[bool, Option("--keep", help="Leave them where they were, too.")]
+Keep = Annotated[bool, Option("--keep", help="Copy the entries instead of moving them.")]
 
 
 def airflow() -> None:
-    """Move entries between keepstate and the tables that Airflow 3.3 has of its own.
+    """Move entries between keepstate and Airflow 3.3's own tables.
 
-    To be run in the environment of Airflow 3.3, while no task runs. The store is that of --url or KEEPSTATE_URL, and else
-    keepstate's tables in Airflow's metadata database.
+    Run these commands in the environment of Airflow 3.3, while no task runs. keepstate's side is the store of --url
+    or KEEPSTATE_URL; without these, keepstate's tables in Airflow's metadata database.
 
     Examples:
       keepstate airflow export
@@ -30,10 +30,10 @@ def airflow() -> None:
 
 
 def export(keep: Keep = False, as_json: options.AsJson = False, url: options.Url = None) -> None:
-    """Move what has not expired into Airflow's own tables: to leave keepstate for Airflow 3.3's own state store.
+    """Move entries into Airflow's own tables, to use Airflow 3.3's own state store instead of keepstate.
 
-    What Airflow has already stays as it is there. Entries of runs and assets that Airflow doesn't know stay in keepstate.
-    It may be stopped and run again.
+    Expired entries are not moved. Existing entries in Airflow are not overwritten. Entries of runs and assets that
+    Airflow doesn't know stay in keepstate. You can stop it and run it again.
 
     Examples:
       keepstate airflow export --keep
@@ -46,9 +46,9 @@ def export(keep: Keep = False, as_json: options.AsJson = False, url: options.Url
 
 
 def take(keep: Keep = False, as_json: options.AsJson = False, url: options.Url = None) -> None:
-    """Move what Airflow 3.3 has in its own tables into keepstate: before it becomes Airflow's state store.
+    """Move entries from Airflow 3.3's own tables into keepstate, before keepstate becomes Airflow's state store.
 
-    What keepstate has already stays as it is there. What has expired is left to Airflow.
+    Existing entries in keepstate are not overwritten. Expired entries are left to Airflow.
 
     Examples:
       keepstate airflow import --keep

@@ -17,9 +17,9 @@ def list_assets(
     as_json: options.AsJson = False,
     url: options.Url = None,
 ) -> None:
-    """List the assets that have entries, by name; `keepstate list --asset NAME` shows those of one.
+    """List the assets, by name; `keepstate list --asset NAME` shows the entries of one.
 
-    An asset is made when something is first written to it, and lasts until it is deleted.
+    An asset exists from the first write to it until it is deleted.
 
     Examples:
       keepstate assets
@@ -60,9 +60,9 @@ def delete(
     yes: options.Yes = False,
     url: options.Url = None,
 ) -> None:
-    """Erase an asset with its entries and their history.
+    """Delete an asset with its entries and their history.
 
-    There is no way back, so it asks first; where there is nobody to ask, it needs --yes.
+    This can't be undone, so it asks for confirmation; without a terminal, it needs --yes.
 
     Examples:
       keepstate assets delete orders

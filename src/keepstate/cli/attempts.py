@@ -38,10 +38,10 @@ def attempts_(
     as_json: options.AsJson = False,
     url: options.Url = None,
 ) -> None:
-    """List the attempts of a task, or of a run and all its tasks, the newest of each first: state, process, and reason.
+    """List the attempts of a task, or of a run and all its tasks, newest first: state, process and reason.
 
-    `lost?` is an attempt that is running on record, while its process is gone, or on another host gives no sign of life.
-    Under `keepstate run` nothing need be named.
+    `lost?` means that the attempt is recorded as running, but its process is gone, or on another host sends no
+    heartbeat. Under `keepstate run` you don't have to name anything.
 
     Examples:
       keepstate attempts --dag-id etl --run-id 2026-11-29

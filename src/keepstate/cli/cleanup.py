@@ -31,8 +31,9 @@ def cleanup_(
 ) -> None:
     """Remove what has expired, from every table, in batches.
 
-    Nobody has to: a store cleans itself up. This does it now, to see how much there is or to free the room. Expired entries
-    are invisible in any case. It may be stopped with Ctrl-C and run again.
+    You rarely need this: the embedded store, a server and Airflow clean up by themselves. Use it to see how much has
+    expired, or to free space now. Expired entries are never shown, cleaned up or not. You can stop it with Ctrl-C and
+    run it again.
 
     Examples:
       keepstate cleanup --dry-run

@@ -34,17 +34,19 @@ _MOST_NAMED = 5
 _PARTS = "Which part (default: everything)"
 
 Dag = Annotated[str | None, Option("--dag-id", metavar="ID", help="Runs of this dag.", panel=_PARTS)]
-Run = Annotated[str | None, Option("--run-id", metavar="ID", help="Runs of this id.", panel=_PARTS)]
+Run = Annotated[str | None, Option("--run-id", metavar="ID", help="Runs with this id.", panel=_PARTS)]
 Dags = Annotated[
-    str | None, Option("--dags", metavar="PATTERN", help="Runs of dags that fit, as 'etl_*'.", panel=_PARTS)
+    str | None, Option("--dags", metavar="PATTERN", help="Runs of matching dags, like 'etl_*'.", panel=_PARTS)
 ]
 Assets = Annotated[
     str | None,
-    Option("--assets", metavar="PATTERN", help="Assets whose name or uri fits, as '*'.", panel=_PARTS),
+    Option("--assets", metavar="PATTERN", help="Assets with a matching name or uri, like '*'.", panel=_PARTS),
 ]
 Overwrite = Annotated[
     bool,
-    Option("--overwrite", help="Replace what was changed in the target by itself; that is lost then."),
+    Option(
+        "--overwrite", help="Also replace what was changed independently in the target, which is lost then."
+    ),
 ]
 
 
@@ -56,10 +58,10 @@ def copy_(
 ) -> int:
     """Copy a store into another: entries, history, attempts, runs and assets.
 
-    Both must be SQLite files or databases. It may be stopped at any time, run while the source is in use, and run again: then
-    only what has changed since goes over. What was changed in the target by itself is left alone, and the exit code is 3. What
-    has expired, tokens, and logins stay behind. Leave passwords out of the URLs, as others can see them in the list of
-    processes; libpq takes them from PGPASSWORD or ~/.pgpass.
+    Both must be SQLite files or databases. You can stop it at any time, run it while the source is in use, and run it
+    again: then only what has changed since is copied. What was changed independently in the target is left alone, and
+    the exit code is 3. Expired entries, tokens and logins are not copied. Leave passwords out of the URLs, because
+    other users can see them in the list of processes; for PostgreSQL use PGPASSWORD or ~/.pgpass.
 
     Examples:
       keepstate copy sqlite:///keepstate.db postgresql://etl@db/state
@@ -104,7 +106,7 @@ def export_(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write there, for this user alone to read; once it is whole.",
+            help="Write to this file, which only you can read; it is replaced only by a complete export.",
         ),
     ] = None,
     dag_id: Dag = None,
@@ -113,14 +115,14 @@ def export_(
     assets: Assets = None,
     skip_damaged: Annotated[
         bool,
-        Option("--skip-damaged", help="Leave out what is damaged, and name it, instead of stopping there."),
+        Option("--skip-damaged", help="Leave out damaged values and report them, instead of stopping."),
     ] = False,
     url: options.Url = None,
 ) -> None:
     """Print a store, or a part of it, as JSON Lines: a header, a line for each scope, and a last line.
 
-    Entries come with their history and attempts, values as JSON text. What has expired, tokens, and logins stay behind. A
-    damaged value stops it, unless --skip-damaged is given.
+    Entries are exported with their history and attempts, and values as JSON text. Expired entries, tokens and logins
+    are not exported. A damaged value stops the export, unless --skip-damaged is given.
 
     Examples:
       keepstate export --output state.jsonl
@@ -150,10 +152,11 @@ def import_(
     as_json: options.AsJson = False,
     url: options.Url = None,
 ) -> int:
-    """Store what `keepstate export` wrote, each scope as a whole.
+    """Import what `keepstate export` wrote, each scope as a whole.
 
-    What is there already stays, unless it has not been changed since an earlier import or copy of the same; what was changed by
-    itself is left alone, and the exit code is 3. A line that can't be read ends it, with its number; it may be run again.
+    An existing scope is replaced only if it has not been changed since an earlier import or copy of it; otherwise it
+    is left alone, and the exit code is 3. An invalid line stops the import, and its number is reported. You can run
+    it again.
 
     Examples:
       keepstate import state.jsonl

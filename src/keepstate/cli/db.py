@@ -13,10 +13,10 @@ from keepstate.settings import Settings
 
 
 def db() -> None:
-    """Look after the tables of the store.
+    """Create, check, upgrade or downgrade the tables of the store.
 
-    A store makes its tables, and brings older ones up to date, when it is opened. These commands do so, or don't,
-    when you say. In an environment with Airflow, and without a URL, they mean the store of its tasks.
+    A store creates and upgrades its tables when it is opened; with these commands you decide when. In an environment
+    with Airflow, and without a URL, they work on the store of Airflow's tasks.
 
     Examples:
       keepstate db check
@@ -25,9 +25,9 @@ def db() -> None:
 
 
 def upgrade(url: options.Url = None) -> None:
-    """Make the tables, or bring them to the revision that this keepstate works with.
+    """Create the tables, or upgrade them to the revision that this keepstate needs.
 
-    Many processes may do so at once. A store made by a newer keepstate is refused.
+    Several processes may run it at the same time. A store made by a newer keepstate is refused.
 
     Examples:
       keepstate db upgrade
@@ -47,8 +47,7 @@ def upgrade(url: options.Url = None) -> None:
 def check(as_json: options.AsJson = False, url: options.Url = None) -> int:
     """Check that the tables are at the latest revision, complete, and (SQLite) undamaged; change nothing.
 
-    Exit code 0 when all is well, 1 when not: run `keepstate db upgrade` before a release, and this to know whether you
-    have to.
+    The exit code is 0 if everything is in order, else 1. It tells you whether you have to run `keepstate db upgrade`.
 
     Examples:
       keepstate db check
@@ -79,9 +78,9 @@ def check(as_json: options.AsJson = False, url: options.Url = None) -> int:
 
 
 def show_current(as_json: options.AsJson = False, url: options.Url = None) -> None:
-    """Print the revision that the tables are at, or `none`.
+    """Print the revision of the tables, or `none`.
 
-    Asking makes no tables; `keepstate db check` looks closer.
+    It creates no tables; `keepstate db check` checks more.
 
     Examples:
       keepstate db current
@@ -101,14 +100,14 @@ def show_current(as_json: options.AsJson = False, url: options.Url = None) -> No
 def downgrade(
     revision: Annotated[
         int,
-        Argument("REVISION", minimum=0, help="The revision to go back to; 0 is no tables."),
+        Argument("REVISION", minimum=0, help="The revision to downgrade to; 0 removes all tables."),
     ],
     yes: options.Yes = False,
     url: options.Url = None,
 ) -> None:
-    """Take the tables back to an older REVISION. What only newer ones hold is lost; 0 loses everything.
+    """Downgrade the tables to an older REVISION. Data that only newer revisions have is lost; 0 deletes everything.
 
-    It asks first; where there is nobody to ask, it needs --yes.
+    It asks for confirmation; without a terminal, it needs --yes.
 
     Examples:
       keepstate db downgrade 1

@@ -10,16 +10,17 @@ from keepstate.cli.declared import Option
 
 def demo_(
     svg: Annotated[
-        str | None, Option("--svg", metavar="FILE", help="Save the picture of it, too, as an SVG file.")
+        str | None, Option("--svg", metavar="FILE", help="Also save a picture of the demo, as an SVG file.")
     ] = None,
     serve: Annotated[
-        bool, Option("--serve", help="Then show on the web pages what they left behind, until Ctrl-C.")
+        bool, Option("--serve", help="Then open the web pages on the demo's store, until Ctrl-C.")
     ] = False,
 ) -> int:
     """Watch three tasks get killed and carry on, in under a minute.
 
-    An external job over SSH, which is not started twice; 300 pages, which are not read twice; and a submission that is killed
-    before the job's id comes back. Everything happens in a folder of its own, which is left to look around in.
+    One waits for an external job over SSH, which is not started twice; one reads 300 pages and resumes where it was;
+    and one is killed after submitting a job, before the job's id comes back. Everything happens in a separate folder,
+    which is kept for you to inspect.
 
     Examples:
       keepstate demo

@@ -65,16 +65,17 @@ class Report:
 
 def doctor_(
     everything: Annotated[
-        bool, Option("--all", "-a", help="Show the settings that are at their default, too.")
+        bool, Option("--all", "-a", help="Also show the settings that are at their default.")
     ] = False,
     as_json: options.AsJson = False,
     url: options.Url = None,
 ) -> int:
-    """Say which store and settings are in force, try the store out, and name what is wrong.
+    """Show which store and settings are used, test the store, and report problems.
 
-    Of the settings it shows those that are set; --all and --json show every one. A test entry is written, read and removed without a trace; a store that is missing is made, as any use would. The exit
-    code is 0 when all is well, else that of the first trouble. In an environment with Airflow, and without a URL, it looks at
-    the way by which its tasks reach their store.
+    It shows the settings that are set; --all and --json show every setting. A test entry is written, read and removed
+    without a trace. A missing store is created, as by any other use. The exit code is 0 if everything works, else
+    that of the first problem. In an environment with Airflow, and without a URL, it checks how Airflow's tasks reach
+    their store.
 
     Examples:
       keepstate doctor

@@ -24,7 +24,7 @@ def get_(
         Option(
             "--default",
             metavar="JSON",
-            help="Print this when the key is absent. Text as it is, with --raw.",
+            help="Print this if the key is absent: JSON, or plain text with --raw.",
         ),
     ] = None,
     raw: Annotated[bool, Option("--raw", help="Print a string as it is, without quotes.")] = False,
@@ -39,8 +39,8 @@ def get_(
 ) -> None:
     """Print the value under KEY as JSON.
 
-    Where there is none, and no --default, nothing is printed and the exit code is 1. With --json the whole entry is
-    printed: key, value, version (0 for a default), times and writer.
+    If there is no such key and no --default, nothing is printed and the exit code is 1. With --json the whole entry
+    is printed: key, value, version (0 for a default), times and writer.
 
     Examples:
       page=$(keepstate get page --default 0)
@@ -69,15 +69,15 @@ def set_(
     key: options.Key,
     value: Annotated[
         str,
-        Argument("JSON", help="The value, as JSON; - reads it from stdin."),
+        Argument("JSON", help="The value, as JSON, or - to read it from stdin."),
     ],
-    raw: Annotated[bool, Option("--raw", help="The value is text, not JSON.")] = False,
+    raw: Annotated[bool, Option("--raw", help="Take the value as plain text, not JSON.")] = False,
     retention: Annotated[
         str | None,
         Option(
             "--retention",
             metavar="TIME",
-            help="Keep it for so long: 90s, 30m, 12h, 7d, or never. Without it: the configured default.",
+            help="How long to keep it: 90s, 30m, 12h, 7d, or never. By default the configured retention.",
         ),
     ] = None,
     if_version: Annotated[
@@ -86,7 +86,7 @@ def set_(
             "--if-version",
             metavar="N",
             minimum=0,
-            help="Write only over version N; 0 for only if the key is absent. Otherwise exit code 3.",
+            help="Write only if the entry has version N; 0 means only if the key is absent. Otherwise the exit code is 3.",
         ),
     ] = None,
     dag_id: options.DagId = None,
@@ -99,8 +99,8 @@ def set_(
 ) -> None:
     """Write or overwrite the value under KEY. When this returns, the value survives a crash.
 
-    From stdin with --raw one newline at the end is dropped, as a shell's $(...) does, so that what `get --raw` prints
-    is what `set --raw` reads.
+    With --raw, one newline at the end of stdin is dropped, as by $(...) in a shell, so that `set --raw` reads back
+    what `get --raw` prints.
 
     Examples:
       keepstate set page 40
@@ -148,9 +148,9 @@ def delete_(
     asset_uri: options.AssetUri = None,
     url: options.Url = None,
 ) -> None:
-    """Delete the entry under KEY; an absent key is no error.
+    """Delete the entry under KEY; an absent key is not an error.
 
-    Its history lasts for KEEPSTATE_HISTORY_DAYS, and `keepstate restore` brings it back.
+    Its history is kept for KEEPSTATE_HISTORY_DAYS; during that time `keepstate restore` brings it back.
 
     Examples:
       keepstate delete job_id
@@ -163,7 +163,7 @@ def delete_(
 
 
 def clear_(
-    forget: Annotated[bool, Option("--forget", help="Erase the history of all keys too.")] = False,
+    forget: Annotated[bool, Option("--forget", help="Delete the history of all keys too.")] = False,
     yes: options.Yes = False,
     dag_id: options.DagId = None,
     run_id: options.RunId = None,
@@ -173,10 +173,10 @@ def clear_(
     asset_uri: options.AssetUri = None,
     url: options.Url = None,
 ) -> None:
-    """Delete every entry of a task instance or asset; an empty one is no error.
+    """Delete every entry of a task instance or asset; if there is none, that is not an error.
 
-    On a terminal it asks first. Under `keepstate run`, and in scripts, it does not; but --forget by a person, which
-    can't be undone, then needs --yes.
+    On a terminal it asks for confirmation; under `keepstate run` and in scripts it does not. --forget can't be
+    undone: in a script that is not under `keepstate run`, it needs --yes.
 
     Examples:
       keepstate clear

@@ -30,19 +30,19 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.OK: "done",
-    ExitCode.FAILED: "there is no such key, version, task instance, run or asset; a check found something wrong; a question was answered with no",
-    ExitCode.USAGE: "the command line, a key, an id or a value can't be used",
-    ExitCode.CONFLICT: "`--if-version` found another version, and nothing was changed; `copy` or `import` left alone what is no earlier state of the same",
+    ExitCode.OK: "success",
+    ExitCode.FAILED: "there is no such key, version, task instance, run or asset; or a check found a problem; or a question was answered with no",
+    ExitCode.USAGE: "the command line, a key, an id or a value is invalid",
+    ExitCode.CONFLICT: "`--if-version` found another version, and nothing was changed; or `copy` or `import` left scopes alone that were changed independently",
     ExitCode.UNAVAILABLE: "the store can't be reached, or stayed busy",
-    ExitCode.FULL: "there is no room left where the store lives; nothing was half-written",
+    ExitCode.FULL: "the store's disk is full; no write was applied partly",
     ExitCode.IO: "the store is damaged or failed, or the output can't be written",
     ExitCode.RUNNING: "a living process holds this task instance",
     ExitCode.STALE: "a later attempt has begun, so this one may not change anything",
-    ExitCode.DENIED: "the store may only be read, or its server does not admit the token",
-    ExitCode.CONFIGURATION: "a setting, a store URL, a missing extra, or a store that can't do this",
-    ExitCode.INTERRUPTED: "ended by Ctrl-C, which is the usual way for `tail`",
-    ExitCode.BROKEN_PIPE: "whoever read the output went away, as in `keepstate tail | head -1`",
+    ExitCode.DENIED: "the store is read-only, or its server does not accept the token",
+    ExitCode.CONFIGURATION: "a setting or store URL is invalid, an extra is missing, or this store can't do this",
+    ExitCode.INTERRUPTED: "ended by Ctrl-C, which is how `tail` usually ends",
+    ExitCode.BROKEN_PIPE: "the reader of the output has closed it, as in `keepstate tail | head -1`",
 }
 
 # the first that fits counts

@@ -35,8 +35,8 @@ def list_(
 ) -> None:
     """List the entries of a task instance or asset, by key.
 
-    A checkpoint is shown as a bar, other values in short; --json prints them whole, as an array. Where one is damaged, it is
-    shown as such beside the others, and the exit code is 74.
+    A checkpoint is shown as a progress bar, and other values are shortened; --json prints them in full, as an array.
+    A damaged value is shown as such, and the exit code is then 74.
 
     Examples:
       keepstate list --dag-id etl --run-id 2026-11-29 --task-id load
@@ -69,7 +69,7 @@ def history_(
     as_json: options.AsJson = False,
     limit: Annotated[
         int | None,
-        Option("--limit", metavar="N", minimum=1, help="Show at most so many."),
+        Option("--limit", metavar="N", minimum=1, help="Show at most N."),
     ] = None,
     dag_id: options.DagId = None,
     run_id: options.RunId = None,
@@ -79,9 +79,9 @@ def history_(
     asset_uri: options.AssetUri = None,
     url: options.Url = None,
 ) -> None:
-    """List the versions of KEY that are kept, newest first, with who wrote each.
+    """List the versions of KEY that are kept, newest first, with their writers.
 
-    Kept are the last KEEPSTATE_HISTORY_LIMIT of a key, and those of a deleted key for KEEPSTATE_HISTORY_DAYS.
+    The last KEEPSTATE_HISTORY_LIMIT versions of a key are kept; those of a deleted key for KEEPSTATE_HISTORY_DAYS.
 
     Examples:
       keepstate history job_id --dag-id etl --run-id 2026-11-29 --task-id load
@@ -118,7 +118,7 @@ def restore_(
         Argument(
             "VERSION",
             minimum=1,
-            help="The version to write again, as `history` shows it.",
+            help="The version to restore, as `history` shows it.",
         ),
     ],
     dag_id: options.DagId = None,
@@ -129,9 +129,9 @@ def restore_(
     asset_uri: options.AssetUri = None,
     url: options.Url = None,
 ) -> None:
-    """Write the value that KEY had at VERSION again, as a new version; its expiry stays.
+    """Restore the value that KEY had at VERSION, as a new version; the expiry stays the same.
 
-    Brings back a deleted key too. A version that is not kept (any more) is exit code 1.
+    It also brings back a deleted key. If the version is not, or no longer, kept, the exit code is 1.
 
     Examples:
       keepstate history page --dag-id etl --run-id 2026-11-29 --task-id load

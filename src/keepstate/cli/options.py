@@ -33,13 +33,13 @@ Url = Annotated[
     Option(
         "--url",
         metavar="URL",
-        help="Where state lives. Others can see it in the list of processes, so put a URL with a password into the "
-        "environment, as KEEPSTATE_URL. Without either: the embedded SQLite file in KEEPSTATE_HOME. airflow: is the store of "
+        help="The store to use. Other users can see it in the list of processes, so put a URL with a password into the "
+        "environment, as KEEPSTATE_URL. Without either: the embedded SQLite file in KEEPSTATE_HOME. airflow: means the store of "
         "the tasks of the Airflow that is installed here.",
         panel=_STORE,
     ),
 ]
 Key = Annotated[str, Argument("KEY", "The entry's key.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON, for programs.")]
-Yes = Annotated[bool, Option("--yes", "-y", help="Don't ask.")]
-Limit = Annotated[int, Option("--limit", metavar="N", minimum=1, help="Show at most so many.", default=True)]
+Yes = Annotated[bool, Option("--yes", "-y", help="Don't ask for confirmation.")]
+Limit = Annotated[int, Option("--limit", metavar="N", minimum=1, help="Show at most N.", default=True)]

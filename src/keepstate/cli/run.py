@@ -14,8 +14,8 @@ from keepstate.settings import Settings
 if TYPE_CHECKING:
     from keepstate.runtime.supervisor import Event
 
-_NAMES = "What it is called"
-_AGAIN = "When it fails"
+_NAMES = "Names"
+_AGAIN = "Retries and time limits"
 
 
 def run_(
@@ -65,28 +65,34 @@ def run_(
     ] = -1,
     retries: Annotated[
         int,
-        Option("--retries", metavar="N", minimum=0, help="Start it again so often.", panel=_AGAIN),
+        Option(
+            "--retries",
+            metavar="N",
+            minimum=0,
+            help="How many times to start it again.",
+            panel=_AGAIN,
+        ),
     ] = 0,
     retry_delay: Annotated[
         str | None,
         Option(
             "--retry-delay",
             metavar="TIME",
-            help="Wait so long before: 30s, 10m, 1h.",
+            help="How long to wait before a retry: 30s, 10m, 1h.",
             panel=_AGAIN,
             default=f"{RETRY_DELAY.total_seconds():g}s",
         ),
     ] = None,
     backoff: Annotated[
         bool,
-        Option("--exponential-backoff", help="Wait twice as long each time.", panel=_AGAIN),
+        Option("--exponential-backoff", help="Double the wait after each failure.", panel=_AGAIN),
     ] = False,
     max_retry_delay: Annotated[
         str | None,
         Option(
             "--max-retry-delay",
             metavar="TIME",
-            help="Never wait longer.",
+            help="The longest wait.",
             panel=_AGAIN,
             default="24h",
         ),
@@ -96,7 +102,7 @@ def run_(
         Option(
             "--timeout",
             metavar="TIME",
-            help="An attempt that takes longer is ended, and has failed.",
+            help="End an attempt that takes longer; it counts as failed.",
             panel=_AGAIN,
         ),
     ] = None,
@@ -105,7 +111,7 @@ def run_(
         Option(
             "--grace",
             metavar="TIME",
-            help="What is told to end, by SIGTERM, is killed after so long.",
+            help="How long the command has to end after SIGTERM, before it is killed.",
             panel=_AGAIN,
             default=f"{GRACE.total_seconds():g}s",
         ),
@@ -114,16 +120,16 @@ def run_(
         bool,
         Option(
             "--take-over",
-            help="Start although another process runs it; that one may change nothing from then on.",
+            help="Start even if another process runs it; writes by that process are refused from then on.",
         ),
     ] = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="Say nothing of attempts on stderr.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Don't report attempts on stderr.")] = False,
     url: options.Url = None,
 ) -> int:
-    """Run a command that is started again when it fails, is killed or hangs, and remembers where it was.
+    """Run a command, and start it again if it fails, is killed or hangs; it can store where it was.
 
-    In the command, `keepstate get` and `set` need no options: they mean its own task instance, whose entries outlive each
-    attempt. While it runs, it can't be started a second time (exit code 75). Signals are passed on. A run that has
+    In the command, `keepstate get` and `set` need no options: they use its own task instance, whose entries outlive
+    each attempt. While it runs, a second start is refused (exit code 75). Signals are passed on. A run that has
     succeeded is not run again. The exit code is that of the last attempt.
 
     Examples:

@@ -37,10 +37,10 @@ def list_runs(
     as_json: options.AsJson = False,
     url: options.Url = None,
 ) -> None:
-    """List runs, the latest first; `show` and `delete` work on one.
+    """List runs, the latest first; `show` and `delete` take one run.
 
-    A run that nobody began as a whole, to which entries were only written, has no state. `lost?` is one that is running on
-    record, while its process is gone, or on another host gives no sign of life.
+    A run has no state if it was never started as a whole and only entries were written. `lost?` means that the run is
+    recorded as running, but its process is gone, or on another host sends no heartbeat.
 
     Examples:
       keepstate runs
@@ -93,7 +93,7 @@ def show(
 ) -> None:
     """Show the task instances of a run: state, try, entries, and how far their checkpoints have come.
 
-    Under `keepstate run` the run need not be named.
+    Under `keepstate run` you don't have to name the run.
 
     Examples:
       keepstate runs show --dag-id etl --run-id 2026-11-29
@@ -150,10 +150,10 @@ def delete(
     yes: options.Yes = False,
     url: options.Url = None,
 ) -> None:
-    """Erase everything of a run: entries, attempts and history.
+    """Delete a run with its entries, attempts and history.
 
-    Attempts of it that still run are refused from then on, and a run made again under its id starts empty. There is no
-    way back, so it asks first; where there is nobody to ask, it needs --yes.
+    Writes by its attempts that still run are refused from then on, and a run created again under its id starts empty.
+    This can't be undone, so it asks for confirmation; without a terminal, it needs --yes.
 
     Examples:
       keepstate runs delete --dag-id etl --run-id 2026-11-29

@@ -30,14 +30,18 @@ def serve_(
         Option(
             "--host",
             metavar="ADDRESS",
-            help="Listen on this address; 0.0.0.0 is all of them.",
+            help="The address to listen on; 0.0.0.0 means all.",
             default=True,
         ),
     ] = "127.0.0.1",
     port: Annotated[
         int,
         Option(
-            "--port", metavar="N", minimum=0, help="Listen on this port; 0 is any free one.", default=True
+            "--port",
+            metavar="N",
+            minimum=0,
+            help="The port to listen on; 0 means any free port.",
+            default=True,
         ),
     ] = 8484,
     root_path: Annotated[
@@ -45,20 +49,21 @@ def serve_(
         Option(
             "--root-path",
             metavar="PATH",
-            help="Be below this path, like /keepstate: where a proxy serves it.",
+            help="The path prefix, like /keepstate, under which a proxy serves it.",
             default="/",
         ),
     ] = "",
     quiet: Annotated[bool, Option("--no-access-log", help="Don't print a line for each request.")] = False,
     url: options.Url = None,
 ) -> None:
-    """Serve a store: to workers on other machines, to Airflow's REST clients, to browsers.
+    """Serve a store to workers on other machines, REST clients and browsers.
 
     The first start makes an admin token, writes it to `admin-token` in KEEPSTATE_HOME, and prints a link that logs a
     browser in once. More tokens come from `keepstate token create`.
 
-    Requests are logged on stdout, a line of JSON each; all else is said on stderr. SIGTERM and Ctrl-C end it in good order:
-    what has begun is answered. It speaks plain HTTP: for other machines to reach it, put a proxy with TLS in front.
+    Requests are logged on stdout, one line of JSON each; other messages go to stderr. SIGTERM and Ctrl-C stop it
+    after the requests that have begun are answered. It speaks plain HTTP: put a proxy with TLS in front of it before
+    other machines use it.
 
     Examples:
       keepstate serve

@@ -33,10 +33,10 @@ _MOST_SHOWN = 100
 def tail_(
     everything: Annotated[
         bool,
-        Option("--all", "-a", help="Begin with the entries as they stand, not with the next change."),
+        Option("--all", "-a", help="Print the current entries first, then the changes."),
     ] = False,
     interval: Annotated[
-        float, Option("--interval", metavar="SECONDS", minimum=0.05, help="Look so often.")
+        float, Option("--interval", metavar="SECONDS", minimum=0.05, help="Poll the store this often.")
     ] = 0.5,
     as_json: options.AsJson = False,
     dag_id: options.DagId = None,
@@ -49,9 +49,9 @@ def tail_(
 ) -> None:
     """Follow changes as they happen, a line each, until Ctrl-C (exit code 130).
 
-    Without --task-id it follows all task instances of the run. A key that changes several times between two looks is
-    shown once, as it then stands. With --json each line is an object. What is damaged is shown as such. While the store
-    can't be reached it says so once and goes on trying.
+    Without --task-id it follows all task instances of the run. If a key changes several times between two polls, only
+    its last value is shown. With --json each line is an object. A damaged value is shown as such. If the store can't
+    be reached, it says so once and keeps trying.
 
     Examples:
       keepstate tail --dag-id etl --run-id 2026-11-29

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def token() -> None:
     """Make, list and revoke the tokens of `keepstate serve`.
 
-    They are kept, hashed, in the store that is served; so run this where KEEPSTATE_URL names that store, not the server.
+    Tokens are kept, hashed, in the store that is served. So run this where KEEPSTATE_URL names that store, not the
+    server.
 
     Examples:
       keepstate token create nightly --role worker --dags 'etl_*' --expires 90d
@@ -38,14 +39,18 @@ def create(
     role: Annotated[str, Option("--role", metavar="ROLE", help="viewer, worker, editor or admin.")],
     dags: Annotated[
         str | None,
-        Option("--dags", metavar="PATTERN", help="Only dags like 'etl_*': * is any characters, ? is one."),
+        Option(
+            "--dags",
+            metavar="PATTERN",
+            help="Only matching dags, like 'etl_*'. * stands for any characters, ? for one.",
+        ),
     ] = None,
     assets: Annotated[
         str | None,
         Option(
             "--assets",
             metavar="PATTERN",
-            help="Only assets whose name or uri is like this. With --dags and without this: none.",
+            help="Only assets with a matching name or uri. With --dags and without --assets: none.",
         ),
     ] = None,
     expires: Annotated[
@@ -54,10 +59,10 @@ def create(
     ] = None,
     url: options.Url = None,
 ) -> None:
-    """Make a token, and print it: this once, as nobody can read it again.
+    """Make a token and print it. It can't be shown again.
 
-    A viewer reads. A worker also writes, and holds attempts: it is for KEEPSTATE_TOKEN where tasks run. An editor also
-    corrects and deletes. An admin does everything.
+    A viewer may read. A worker may also write entries and run attempts: use it as KEEPSTATE_TOKEN where tasks run. An
+    editor may read and write entries, and delete runs and assets. An admin may do everything.
 
     Examples:
       keepstate token create grafana --role viewer
@@ -87,7 +92,7 @@ def list_tokens(
 ) -> None:
     """List the tokens that are valid now, oldest first.
 
-    No secret is shown: none is stored.
+    It shows no secrets; only their hashes are stored.
 
     Examples:
       keepstate token list
@@ -134,9 +139,9 @@ def revoke(
     name: Annotated[str, Argument("NAME", help="The token's name, or its id.")],
     url: options.Url = None,
 ) -> None:
-    """End a token, and the logins made with it.
+    """Revoke a token, and the logins made with it.
 
-    A running server goes by that within a second.
+    It takes effect on a running server within a second.
 
     Examples:
       keepstate token revoke nightly

@@ -258,12 +258,12 @@ def _show_version(asked: bool) -> None:
 
 def _keepstate(
     version: bool = typer.Option(
-        False, "--version", is_eager=True, callback=_show_version, help="Print the version and leave."
+        False, "--version", is_eager=True, callback=_show_version, help="Print the version and exit."
     ),
 ) -> None:
-    """Give a task a memory that outlives the attempt, so that the next attempt carries on.
+    """Give a task a memory that survives its retries, so that the next attempt carries on.
 
-    Run a command that is started again when it fails, and let it remember where it was:
+    Run a command, start it again if it fails, and let it store where it was:
 
       keepstate run --retries 10 --retry-delay 10m -- ./load.sh
 
@@ -272,11 +272,11 @@ def _keepstate(
       page=$(keepstate get page --default 0)
       keepstate set page $((page + 1))
 
-    Look at what is stored from outside:
+    Inspect what is stored, from any shell:
 
       keepstate runs
       keepstate list --dag-id load.sh --run-id 2026-11-29 --task-id load.sh
 
-    `keepstate COMMAND --help` tells more, with examples. `keepstate doctor` says which store is in use and what is wrong.
+    `keepstate COMMAND --help` shows details and examples. `keepstate doctor` shows which store is used, and any problems.
     """
     del version

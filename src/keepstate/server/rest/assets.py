@@ -49,7 +49,7 @@ async def list_assets(asked: Ask) -> Response:
 )
 async def get_asset(asked: Ask) -> Response:
     """Get an asset."""
-    return answer(200, _shape(await find(asked, asked.number("asset_id"))))
+    return answer(200, _shape(await find_asset(asked, asked.number("asset_id"))))
 
 
 @operation(
@@ -68,7 +68,7 @@ async def delete_asset(asked: Ask) -> Response:
     return Response(None, 204)
 
 
-async def find(asked: Ask, number: int) -> AssetInfo:
+async def find_asset(asked: Ask, number: int) -> AssetInfo:
     """Return an asset by its number; answer 404 for one that is not there, as far as the caller can know."""
     found = await asked.read(asked.backend.asset, number, now=asked.store.clock())
     if found is None or not asked.caller.reaches_asset(found.name, found.uri):
@@ -77,11 +77,11 @@ async def find(asked: Ask, number: int) -> AssetInfo:
 
 
 async def reached(asked: Ask, number: int) -> AssetScope:
-    """Return the scope of an asset by its number; answer 404 as `find` does.
+    """Return the scope of an asset by its number; answer 404 as `find_asset` does.
 
     It names the asset by its name alone: with the uri as well, it would rename an asset that got another one meanwhile.
     """
-    return AssetScope((await find(asked, number)).name)
+    return AssetScope((await find_asset(asked, number)).name)
 
 
 def _shape(info: AssetInfo) -> dict[str, Any]:

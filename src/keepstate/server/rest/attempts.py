@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from keepstate.server.answers import answer
 from keepstate.server.rest.airflow_models import Answer, TaskFacts, TaskState, task_facts
-from keepstate.server.rest.dags import RUN, no_run
+from keepstate.server.rest.dags import RUN, find_run
 from keepstate.server.rest.described import (
     DAG_ID,
     MAP_INDEX,
@@ -21,7 +21,7 @@ from keepstate.server.rest.described import (
     TRY_NUMBER,
     operation,
 )
-from keepstate.server.rest.task_instances import ONE, find
+from keepstate.server.rest.task_instances import ONE, find_task_instance
 from keepstate.server.rest.texts import time_text
 from keepstate.server.roles import Right
 
@@ -86,7 +86,7 @@ async def list_attempts(asked: Ask) -> Response:
     Those of earlier incarnations too, each with the number of its own.
     """
     scope = asked.task_scope()
-    await find(asked, scope)
+    await find_task_instance(asked, scope)
     return _listed(await asked.read(asked.backend.attempts, scope))
 
 
@@ -102,8 +102,7 @@ async def list_attempts(asked: Ask) -> Response:
 async def list_attempts_of_run(asked: Ask) -> Response:
     """List the attempts of a run as a whole, newest first."""
     scope = asked.run_scope()
-    if not asked.caller.reaches_dag(scope.dag_id) or not await asked.read(asked.backend.run, scope):
-        raise no_run(asked)
+    await find_run(asked, scope)
     return _listed(await asked.read(asked.backend.attempts, scope))
 
 
@@ -180,7 +179,7 @@ async def _try(asked: Ask) -> Response:
 
 async def _standing(asked: Ask, scope: TaskScope) -> list[Attempt]:
     """Return the attempts of the incarnation that stands, oldest first: in another one their numbers begin again."""
-    await find(asked, scope)
+    await find_task_instance(asked, scope)
     found = await asked.read(asked.backend.attempts, scope)
     return [one for one in reversed(found) if one.incarnation == found[0].incarnation]
 

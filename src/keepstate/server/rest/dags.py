@@ -14,6 +14,7 @@ from keepstate.server.rest.described import DAG_ID, RUN_ID, WINDOW, operation
 from keepstate.server.roles import Right
 
 if TYPE_CHECKING:
+    from keepstate.scope import RunInfo, RunScope
     from keepstate.server.rest.asking import Ask
 
 BASE = "/api/v2/dags"
@@ -86,7 +87,7 @@ async def list_runs(asked: Ask) -> Response:
     found = await asked.read(backend.runs, dag_id, pattern=pattern, limit=limit, offset=offset)
     total = await asked.read(backend.count_runs, dag_id, pattern=pattern)
     if dag_id is not None and not total:
-        raise no_dag(dag_id)
+        raise _no_dag(dag_id)
     return answer(200, {"dag_runs": [shapes.dag_run(info) for info in found], "total_entries": total})
 
 
@@ -101,11 +102,7 @@ async def list_runs(asked: Ask) -> Response:
 )
 async def get_run(asked: Ask) -> Response:
     """Get a run."""
-    scope = asked.run_scope()
-    found = await asked.read(asked.backend.run, scope) if asked.caller.reaches_dag(scope.dag_id) else None
-    if found is None:
-        raise no_run(asked)
-    return answer(200, shapes.dag_run(found))
+    return answer(200, shapes.dag_run(await find_run(asked, asked.run_scope())))
 
 
 @operation(
@@ -123,8 +120,7 @@ async def delete_run(asked: Ask) -> Response:
     Entries, history and attempts. What still runs of it is stale from then on, and a run made again under its id starts empty.
     """
     scope = asked.run_scope()
-    if not asked.caller.reaches_dag(scope.dag_id) or not await asked.read(asked.backend.run, scope):
-        raise no_run(asked)
+    await find_run(asked, scope)
     # whoever deletes it at the same time: it is gone afterwards
     await asked.write(asked.backend.delete_run, scope.dag_id, scope.run_id, now=asked.store.clock())
     return Response(None, 204)
@@ -134,16 +130,20 @@ async def _known(asked: Ask) -> str:
     """Return the id of a dag that has runs; answer 404 for any other."""
     dag_id = asked.dag_id()
     if not await asked.read(asked.backend.runs, dag_id, pattern=asked.caller.dags, limit=1):
-        raise no_dag(dag_id)
+        raise _no_dag(dag_id)
     return dag_id
 
 
-def no_dag(dag_id: str) -> HTTPException:
+def _no_dag(dag_id: str) -> HTTPException:
     """Make the answer for a dag that is not there, as far as the caller can know."""
     return HTTPException(404, f"dag {dag_id!r} was not found")
 
 
-def no_run(asked: Ask) -> HTTPException:
-    """Make the answer for a run that is not there, as far as the caller can know."""
-    scope = asked.run_scope()
-    return HTTPException(404, f"run {scope.run_id!r} of dag {scope.dag_id!r} was not found")
+async def find_run(asked: Ask, scope: RunScope) -> RunInfo:
+    """Return a run; answer 404 for one that is not there, as far as the caller can know."""
+    found = None
+    if asked.caller.reaches_dag(scope.dag_id):
+        found = await asked.read(asked.backend.run, scope)
+    if found is None:
+        raise HTTPException(404, f"run {scope.run_id!r} of dag {scope.dag_id!r} was not found")
+    return found

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from keepstate.server.answers import answer
 from keepstate.server.rest import airflow_models as shapes
-from keepstate.server.rest.dags import RUN, no_run
+from keepstate.server.rest.dags import RUN, find_run
 from keepstate.server.rest.described import (
     DAG_ID,
     MAP_INDEX_IN_PATH,
@@ -46,8 +46,7 @@ async def list_task_instances(asked: Ask) -> Response:
     """List the task instances of a run, ordered by task and map index."""
     scope, (limit, offset) = asked.run_scope(), asked.window()
     backend = asked.backend
-    if not asked.caller.reaches_dag(scope.dag_id) or not await asked.read(backend.run, scope):
-        raise no_run(asked)
+    await find_run(asked, scope)
     ids = scope.dag_id, scope.run_id
     found = await asked.read(
         backend.task_instances, *ids, now=asked.store.clock(), limit=limit, offset=offset
@@ -68,7 +67,7 @@ async def list_task_instances(asked: Ask) -> Response:
 )
 async def get_task_instance(asked: Ask) -> Response:
     """Get a task instance that is not mapped."""
-    return answer(200, shapes.task_instance(await find(asked, asked.task_scope())))
+    return answer(200, shapes.task_instance(await find_task_instance(asked, asked.task_scope())))
 
 
 @operation(
@@ -87,7 +86,7 @@ async def list_mapped_task_instances(asked: Ask) -> Response:
     if asked.caller.reaches_dag(scope.dag_id):
         found = await asked.read(_mapped, asked, scope)
     if not found:
-        raise not_known(scope)
+        raise _not_known(scope)
     listed = [shapes.task_instance(info) for info in found[offset:][:limit]]
     return answer(200, {"task_instances": listed, "total_entries": len(found)})
 
@@ -103,7 +102,7 @@ async def list_mapped_task_instances(asked: Ask) -> Response:
 )
 async def get_mapped_task_instance(asked: Ask) -> Response:
     """Get one of the task instances of a mapped task."""
-    return answer(200, shapes.task_instance(await find(asked, asked.mapped_scope())))
+    return answer(200, shapes.task_instance(await find_task_instance(asked, asked.mapped_scope())))
 
 
 def _mapped(asked: Ask, scope: TaskScope) -> list[TaskInstanceInfo]:
@@ -111,16 +110,16 @@ def _mapped(asked: Ask, scope: TaskScope) -> list[TaskInstanceInfo]:
     return [one for one in found if one.scope.task_id == scope.task_id and one.scope.map_index >= 0]
 
 
-async def find(asked: Ask, scope: TaskScope) -> TaskInstanceInfo:
+async def find_task_instance(asked: Ask, scope: TaskScope) -> TaskInstanceInfo:
     """Return a task instance; answer 404 for one that is not there, as far as the caller can know."""
     found = None
     if asked.caller.reaches_dag(scope.dag_id):
         found = await asked.read(asked.backend.task_instance, scope, now=asked.store.clock())
     if found is None:
-        raise not_known(scope)
+        raise _not_known(scope)
     return found
 
 
-def not_known(scope: TaskScope) -> HTTPException:
+def _not_known(scope: TaskScope) -> HTTPException:
     """Make the answer for a task instance that is not there, as far as the caller can know."""
     return HTTPException(404, f"task instance {scope} was not found")

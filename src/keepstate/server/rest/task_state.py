@@ -85,7 +85,7 @@ async def get_entry(asked: Ask) -> Response:
     """Get an entry of a task instance."""
     scope, key = asked.task_scope(), asked.key()
     if not asked.caller.reaches_dag(scope.dag_id):
-        raise no_entry(key)
+        raise _no_entry(key)
     return await one(asked, scope, key, texts.task_entry)
 
 
@@ -137,11 +137,11 @@ async def patch_entry(asked: Ask) -> Response:
     scope, key, condition = asked.task_scope(), asked.key(), condition_of(asked.request)
     _, text = await asked.body_with_value(TaskStateStorePatchBody)
     if not asked.caller.reaches_dag(scope.dag_id):
-        raise no_entry(key)
+        raise _no_entry(key)
 
     def decide(entry: StoredEntry | None) -> Put:
         if entry is None:
-            raise no_entry(key)
+            raise _no_entry(key)
         return Put(key, text, entry.expires_at)
 
     done = await asked.write(change_what_stands, asked.store, scope, asked.writer, key, decide, condition)
@@ -208,7 +208,7 @@ async def one(
     def entry() -> Response:
         found = asked.backend.read(scope, (key,), now=asked.store.clock()).entries
         if not found:
-            raise no_entry(key)
+            raise _no_entry(key)
         (only,) = found
         if is_damaged(only.text):
             raise _damaged(scope, only)
@@ -251,6 +251,6 @@ def _damaged(scope: EntryScope, entry: StoredEntry) -> HTTPException:
     )
 
 
-def no_entry(key: str) -> HTTPException:
+def _no_entry(key: str) -> HTTPException:
     """Make the answer for a key that is absent, of whatever task instance or asset."""
     return HTTPException(404, f"key {key!r} was not found")

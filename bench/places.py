@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +36,29 @@ def postgres_server(facts: dict[str, str]) -> Iterator[str]:
     with postgres.postgres_server() as server, server.database() as url:
         facts["PostgreSQL"] = server.version
         yield url
+
+
+@contextmanager
+def copy(url: str) -> Iterator[str]:
+    """Give the URL of a copy of a store that nobody has open, written to the disk as a whole and removed afterwards."""
+    if url.startswith("sqlite"):
+        with folder() as copied:
+            path = shutil.copyfile(url.removeprefix("sqlite:///"), f"{copied}/copy.db")
+            # else the disk would be busy with it while the copy is in use
+            with Path(path).open("rb") as file:
+                os.fsync(file.fileno())
+            yield f"sqlite:///{path}"
+        return
+    import psycopg
+
+    server, _, name = url.rpartition("/")
+    with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}-copy" TEMPLATE "{name}" STRATEGY file_copy')
+        connection.execute("CHECKPOINT")
+        try:
+            yield f"{server}/{name}-copy"
+        finally:
+            connection.execute(f'DROP DATABASE "{name}-copy" WITH (FORCE)')
 
 
 def another_database(server: str, name: str) -> str:

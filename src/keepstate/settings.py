@@ -149,13 +149,13 @@ class Settings:
         "AIRFLOW__STATE_STORE__DEFAULT_RETENTION_DAYS",
         _whole(0, 1_000_000),
         30,
-        "days until an entry written without a retention expires; 0 means it does not",
+        "days after which an entry written without a retention expires; 0 means never",
     )
     clear_on_success: bool = _setting(
         "AIRFLOW__STATE_STORE__CLEAR_ON_SUCCESS",
         _flag,
         False,  # noqa: FBT003 - the default, as in every row
-        "whether a task instance's entries go when it succeeds",
+        "whether a task instance's entries are deleted when it succeeds",
     )
     state_cleanup_batch_size: int = _setting(
         "AIRFLOW__STATE_STORE__STATE_CLEANUP_BATCH_SIZE",
@@ -170,13 +170,13 @@ class Settings:
         "bytes of JSON above which REST and pages refuse a value and a task's write warns; 0 turns the limit off",
     )
     url: str | None = _setting(
-        "KEEPSTATE_URL", _text, None, "where state lives, as keepstate.connect() takes it", secret=True
+        "KEEPSTATE_URL", _text, None, "where state is stored: a URL as for keepstate.connect()", secret=True
     )
     token: str | None = _setting(
         "KEEPSTATE_TOKEN",
         _token,
         None,
-        "what a keepstate server knows this program by, where KEEPSTATE_URL is one's",
+        "the token for the keepstate server that KEEPSTATE_URL names",
         secret=True,
     )
     home: str | None = _setting(
@@ -192,31 +192,31 @@ class Settings:
         "KEEPSTATE_HISTORY_DAYS",
         _whole(0, 36_500),
         7,
-        "days that the history of a deleted or cleared key lasts",
+        "days for which the history of a deleted or cleared key is kept",
     )
     retry_timeout: float = _setting(
         "KEEPSTATE_RETRY_TIMEOUT",
         _seconds(0, 86_400),
         30.0,
-        "seconds for which a store that is busy or can't be reached is tried again",
+        "seconds for which a call is repeated if the store is busy or can't be reached",
     )
     cleanup_interval: float = _setting(
         "KEEPSTATE_CLEANUP_INTERVAL",
         _seconds(0, 86_400),
         900.0,
-        "seconds between two cleanups of a server, and of an Airflow; 0 leaves them to `keepstate cleanup`",
+        "seconds between two cleanups by a server, or by Airflow; 0 turns them off",
     )
     pages_url: str | None = _setting(
         "KEEPSTATE_PAGES_URL",
         _address,
         None,
-        "where people find the pages of `keepstate serve`: Airflow 2.11 and 3.0 link there",
+        "address of the pages of `keepstate serve`, to which Airflow 2.11 and 3.0 link",
     )
     heartbeat: float = _setting(
         "KEEPSTATE_HEARTBEAT",
         _seconds(0.05, 3_600),
         10.0,
-        "seconds between signs of life of a running attempt; after three without one, it counts as lost",
+        "seconds between heartbeats of a running attempt; on another host, it counts as lost after three missed ones",
     )
     dag_id: str | None = _setting("KEEPSTATE_DAG_ID", _id, None, "the supervised dag, set by `keepstate run`")
     run_id: str | None = _setting("KEEPSTATE_RUN_ID", _id, None, "the supervised run, set by `keepstate run`")

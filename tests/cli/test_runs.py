@@ -216,7 +216,7 @@ def test_the_lease_decides_on_other_hosts(run, store) -> None:
     running(store, "elsewhere", 1, "x y", age=90_000_000)
     assert presence(run) == {"silent"}
     assert "lost?" in run("runs").out
-    assert "no sign of life for 1 min" in run("attempts", *TASK).out
+    assert "no heartbeat for 1 min" in run("attempts", *TASK).out
     assert run("runs", "delete", "--dag-id", "etl", "--run-id", "r1", "--yes").code == 0
     running(store, "elsewhere", 1, "x y", age=10_000_000, attempt_id="0190-b")
     assert presence(run) == {"alive"}

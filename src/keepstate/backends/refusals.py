@@ -47,10 +47,10 @@ def unknown(scope: EntryScope) -> ScopeNotFoundError:
 
 def conflict(key: str, expected: int, actual: int) -> VersionConflictError:
     """Make the error of a compare-and-set that found another version."""
-    found = f"it stands at version {actual}" if actual else "it is absent"
-    wanted = f"version {expected}" if expected else "no entry"
+    found = f"it has version {actual}" if actual else "it is absent"
+    wanted = f"if it has version {expected}" if expected else "if it is absent"
     return VersionConflictError(
-        f"key {key!r} was to be changed over {wanted}, but {found}; read it again and decide anew",
+        f"key {key!r} was to be changed only {wanted}, but {found}; read it again and decide again",
         key=key,
         expected=expected,
         actual=actual,

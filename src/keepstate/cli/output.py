@@ -87,7 +87,10 @@ def ask(question: str, *, may_go_unasked: bool) -> None:
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
         if may_go_unasked:
             return
-        raise Stop("this can't be undone, and there is nobody to ask: give --yes", ExitCode.USAGE)
+        raise Stop(
+            "this can't be undone, and there is no terminal on which to ask for confirmation: give --yes",
+            ExitCode.USAGE,
+        )
     sys.stderr.write(f"{visible(question)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:

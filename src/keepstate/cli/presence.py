@@ -18,7 +18,7 @@ class Sight(NamedTuple):
     """What is known of the process of an attempt.
 
     ``word`` is ``alive``, ``ending`` (it is gone, and what it left behind is being ended), ``gone``, ``silent`` (on another
-    host, and the last sign of life is older than the lease), or ``unknown``.
+    host, and the last heartbeat is older than the lease), or ``unknown``.
     """
 
     word: str
@@ -47,7 +47,7 @@ def sight(attempt: Attempt, store: StateStore, now: datetime) -> Sight | None:
         return Sight("alive")
     from keepstate.cli.times import span
 
-    return Sight("silent", f"no sign of life for {span(max(int(silence), 1))}")
+    return Sight("silent", f"no heartbeat for {span(max(int(silence), 1))}")
 
 
 def sight_of(store: StateStore, scope: HeldScope, now: datetime) -> Sight | None:

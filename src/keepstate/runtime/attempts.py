@@ -132,9 +132,9 @@ class HeldAttempt:
             else:
                 self.on_overtaken()
         except KeepstateError as exc:
-            log.warning("No sign of life of %s could be stored, and it is tried again: %s", self.scope, exc)
+            log.warning("A heartbeat of %s could not be stored, and is tried again: %s", self.scope, exc)
         except Exception:  # whatever it is, the other attempts' hearts must beat on
-            log.exception("No sign of life of %s could be stored, and it is tried again", self.scope)
+            log.exception("A heartbeat of %s could not be stored, and is tried again", self.scope)
 
     def end(
         self,

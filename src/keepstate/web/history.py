@@ -133,7 +133,7 @@ def restore(asked: Asked) -> Response:
         if exc.status_code != _NOT_AS_SEEN:
             raise
         raise HTTPException(
-            _NOT_AS_SEEN, f"{form.key} has changed since this page was loaded. Look again, and decide anew."
+            _NOT_AS_SEEN, f"{form.key} has changed since this page was loaded. Look again, and decide again."
         ) from None
     return done(f"Restored version {form.version} of {form.key}")
 

@@ -38,7 +38,7 @@ def test_what_stands_as_it_was_read_is_changed(rest: httpx.Client, where: str) -
     for headers in ({"If-Match": first}, {"If-None-Match": "*"}):
         refused = rest.put(where, json={"value": 3}, headers=headers)
         assert refused.status_code == 412
-        assert "does not stand" in refused.json()["detail"]
+        assert "does not meet the condition" in refused.json()["detail"]
         assert rest.delete(where, headers=headers).status_code == 412
     assert rest.get(where).json()["value"] == 2
     assert rest.delete(where, headers={"If-Match": second.headers["etag"]}).status_code == 204

@@ -71,7 +71,7 @@ def condition_of(request: Request) -> Condition:
 def failed(key: str) -> HTTPException:
     """Make the answer to a change whose condition does not hold."""
     return HTTPException(
-        412, f"key {key!r} does not stand as the request demands; read it again and decide anew"
+        412, f"key {key!r} does not meet the condition of the request; read it again and decide again"
     )
 
 

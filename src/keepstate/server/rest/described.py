@@ -238,7 +238,7 @@ def _problems(
     if absent is not None:
         found[404] = absent
     if conditional:
-        found[412] = "The entry does not stand as the request demands."
+        found[412] = "The entry does not meet the condition of the request."
     if method != "GET":
         found |= _OF_WRITES
     if has_body:

@@ -311,9 +311,14 @@ class CleanupReport:
     dry_run: bool = False
 
     @property
+    def counts(self) -> dict[str, int]:
+        """How many rows of each kind."""
+        return {name: count for name, count in vars(self).items() if name != "dry_run"}
+
+    @property
     def total(self) -> int:
         """All rows together."""
-        return self.entries + self.history + self.scopes + self.attempts + self.sessions
+        return sum(self.counts.values())
 
 
 def which_asset(scope: AssetScope, known: Sequence[AssetScope]) -> AssetScope | None:

@@ -6,7 +6,6 @@ import itertools
 import logging
 import uuid
 import weakref
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from keepstate.accessors import AssetStateStore, TaskStateStore
@@ -28,7 +27,7 @@ from keepstate.scope import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from typing_extensions import Self
@@ -180,13 +179,7 @@ class StateStore:
         ``on_progress`` is called after each batch with the sum so far. It may be stopped at any time and run again.
         """
         total = CleanupReport(dry_run=dry_run)
-        for batch in self.backend.purge(
-            now=self.clock(),
-            batch_size=self.settings.state_cleanup_batch_size or PURGE_BATCH,
-            idle=self.settings.idle_scope_micros,
-            history=self.history_policy,
-            dry_run=dry_run,
-        ):
+        for batch in purge_batches(self, dry_run=dry_run):
             total = _sum(total, batch)
             if on_progress is not None:
                 on_progress(total)
@@ -205,13 +198,7 @@ class StateStore:
         """Remove a few batches of what has expired; trouble is logged, as whoever called wanted something else."""
         self._purge_after = _WRITES_BETWEEN_PURGES
         try:
-            batches = self.backend.purge(
-                now=self.clock(),
-                batch_size=self.settings.state_cleanup_batch_size or PURGE_BATCH,
-                idle=self.settings.idle_scope_micros,
-                history=self.history_policy,
-            )
-            for _ in itertools.islice(batches, _BATCHES_AT_A_TIME):
+            for _ in itertools.islice(purge_batches(self), _BATCHES_AT_A_TIME):
                 self._purge_after = _WRITES_WHILE_PURGING
         except KeepstateError as exc:
             log.warning("cleanup of %s failed, and will be tried again: %s", self.backend.address, exc)
@@ -240,15 +227,20 @@ class StateStore:
             self.backend.close()
 
 
-def _sum(total: CleanupReport, batch: CleanupReport) -> CleanupReport:
-    return replace(
-        total,
-        entries=total.entries + batch.entries,
-        history=total.history + batch.history,
-        scopes=total.scopes + batch.scopes,
-        attempts=total.attempts + batch.attempts,
-        sessions=total.sessions + batch.sessions,
+def purge_batches(store: StateStore, *, dry_run: bool = False) -> Iterator[CleanupReport]:
+    """Remove what has expired by now as the store's settings say, a batch each time the next report is asked for."""
+    return store.backend.purge(
+        now=store.clock(),
+        batch_size=store.settings.state_cleanup_batch_size or PURGE_BATCH,
+        idle=store.settings.idle_scope_micros,
+        history=store.history_policy,
+        dry_run=dry_run,
     )
+
+
+def _sum(total: CleanupReport, batch: CleanupReport) -> CleanupReport:
+    counts = {kind: count + batch.counts[kind] for kind, count in total.counts.items()}
+    return CleanupReport(**counts, dry_run=total.dry_run)
 
 
 def new_attempt_id(clock: Clock) -> str:

@@ -68,7 +68,6 @@ def _watched(store: StateStore) -> CleanupReport:
 
 
 def _sentence(report: CleanupReport) -> str:
-    counts = [(getattr(report, kind), names) for kind, names in _KINDS.items()]
-    parts = [f"{count:,} {names[0] if count == 1 else names[1]}" for count, names in counts if count]
+    parts = [f"{count:,} {_KINDS[kind][count != 1]}" for kind, count in report.counts.items() if count]
     verb = "would remove" if report.dry_run else "removed"
     return f"{verb} {', '.join(parts)}" if parts else "nothing has expired"

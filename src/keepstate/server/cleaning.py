@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 
 from keepstate.clock import SECOND
 from keepstate.errors import KeepstateError
-from keepstate.store import PURGE_BATCH
+from keepstate.store import purge_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from keepstate.scope import CleanupReport
     from keepstate.server.service import Service
 
 log = logging.getLogger("keepstate.server")
@@ -34,7 +31,7 @@ async def clean(service: Service) -> int:
     """Clean up once, in batches between which other writes come, and return how many rows went."""
     began, total = time.perf_counter(), 0
     try:
-        batches = _batches(service)
+        batches = purge_batches(service.store)
         while (report := await service.work.write(next, batches, None)) is not None:
             total += report.total
         total += await service.work.write(service.tokens.sweep)
@@ -52,13 +49,3 @@ async def clean(service: Service) -> int:
     finally:
         service.metrics.purge_seconds.observe(time.perf_counter() - began)
     return total
-
-
-def _batches(service: Service) -> Iterator[CleanupReport]:
-    store = service.store
-    return store.backend.purge(
-        now=store.clock(),
-        batch_size=store.settings.state_cleanup_batch_size or PURGE_BATCH,
-        idle=store.settings.idle_scope_micros,
-        history=store.history_policy,
-    )

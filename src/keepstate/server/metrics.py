@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from keepstate.scope import CleanupReport
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_KINDS = ("entries", "history", "scopes", "attempts", "sessions")
 
 
 class Metrics:
@@ -48,8 +47,8 @@ class Metrics:
 
     def purge_done(self, report: CleanupReport) -> None:
         """Count what one batch of a cleanup removed."""
-        for kind in _KINDS:
-            self.purged.labels(kind).inc(getattr(report, kind))
+        for kind, count in report.counts.items():
+            self.purged.labels(kind).inc(count)
 
     def text(self) -> bytes:
         """Return all figures in Prometheus' text format."""

@@ -12,7 +12,10 @@ from keepstate.clock import DAY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepstate.backends.requests import Fence
+    from keepstate.backends.requests import Fence, Holder
+
+BURIED = 7 * DAY
+"""How long an attempt of a deleted run is known as such; no task outlives its deleted run by more."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,16 @@ def outlived(standing: Standing, fence: Fence, known: int | None) -> bool:
     if known is not None:
         return known < standing.incarnation
     return fence.try_number == standing.try_number
+
+
+def end_of_superseded(fence: Fence, holder: Holder | None) -> tuple[str, str]:
+    """Return the state and the reason with which an attempt ends that was running when ``fence`` became current.
+
+    Who begins with a process of its own (``holder``) does so where the one before is gone, or is taken over.
+    """
+    if holder is not None:
+        return "lost", "its process is gone or was taken over"
+    return "superseded", f"superseded by attempt {fence.try_number}"
 
 
 def is_newer(one: str | None, other: str | None, now: int | None = None) -> bool | None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from keepstate.errors import ScopeNotFoundError, StaleAttemptError, VersionConflictError
+from keepstate.errors import (
+    AlreadyRunningError,
+    BackendError,
+    ScopeNotFoundError,
+    StaleAttemptError,
+    VersionConflictError,
+)
 from keepstate.scope import AssetScope
 
 if TYPE_CHECKING:
     from keepstate.backends.fencing import Standing
-    from keepstate.backends.requests import EntryScope, Fence
+    from keepstate.backends.requests import Begin, EntryScope, Fence, Holder, Session
     from keepstate.scope import Scope
 
 
@@ -36,6 +42,29 @@ def ended(scope: Scope, fence: Fence, state: str, standing: Standing) -> StaleAt
         f"attempt {fence.try_number} of {scope} has ended as {state!r} already, and that stands; let this process end",
         try_number=fence.try_number,
         current_try_number=standing.try_number,
+    )
+
+
+def held(request: Begin, standing: Standing, holder: Holder) -> AlreadyRunningError:
+    """Make the error that tells who begins an attempt which one is running, and where."""
+    return AlreadyRunningError(
+        f"{request.scope} is running: attempt {standing.try_number}, process {holder.pid} on {holder.host}; "
+        "wait until it ends, or take over with --take-over, or in Python dag_run(..., take_over=True)",
+        host=holder.host,
+        pid=holder.pid,
+        started=holder.started,
+        try_number=standing.try_number,
+        attempt_id=standing.attempt_id,
+    )
+
+
+def out_of_order(session: Session, last_number: int, address: str) -> BackendError:
+    """Make the error of a numbered request that came after a later one of its session."""
+    return BackendError(
+        f"request {session.number} came after request {last_number} of the same client session, and was not applied "
+        "(again); a session's requests must come one after another",
+        address=address,
+        last_number=last_number,
     )
 
 

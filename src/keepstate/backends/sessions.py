@@ -5,6 +5,10 @@ from __future__ import annotations
 import uuid
 
 from keepstate.backends.requests import Session
+from keepstate.clock import DAY
+
+SESSION_LASTS = DAY
+"""How long the answer to a session's last request is kept: no client tries one again for this long."""
 
 
 class Sessions:

@@ -7,20 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from keepstate.backends.answers import ChangeNotice, StoredEntry, StoredVersion
-from keepstate.backends.fencing import Standing, Verdict, judge, outlived
-from keepstate.backends.refusals import conflict, stale
+from keepstate.backends.fencing import BURIED, Standing, Verdict, end_of_superseded, judge, outlived
+from keepstate.backends.refusals import conflict, held, stale
 from keepstate.backends.requests import Fence, HistoryPolicy, Put
 from keepstate.clock import DAY, optional_datetime, to_datetime
-from keepstate.errors import AlreadyRunningError
 from keepstate.scope import AssetScope, Attempt
 from keepstate.values import size_of
 
 if TYPE_CHECKING:
     from keepstate.backends.requests import Batch, Begin, Change, Clear, EntryScope, Holder
     from keepstate.scope import Scope
-
-# an attempt of a deleted run is known as such for this long
-_BURIED = 7 * DAY
 
 _NEW = Standing(try_number=None, attempt_id=None, incarnation=1)
 
@@ -281,16 +277,7 @@ class Record:
         known_dead = dead is not None and (dead.try_number, dead.attempt_id) == current
         if known_dead or request.now - (attempt.beat_at or 0) > request.lease:
             return
-        holder = attempt.holder
-        raise AlreadyRunningError(
-            f"{request.scope} is running: attempt {standing.try_number}, process {holder.pid} on {holder.host}; "
-            "wait until it ends, or take over with --take-over, or in Python dag_run(..., take_over=True)",
-            host=holder.host,
-            pid=holder.pid,
-            started=holder.started,
-            try_number=standing.try_number,
-            attempt_id=standing.attempt_id,
-        )
+        raise held(request, standing, attempt.holder)
 
     @property
     def current(self) -> AttemptRow | None:
@@ -316,7 +303,7 @@ class Record:
     def may_go(self, now: int, idle: int | None) -> bool:
         """Whether the scope holds nothing and has idled, or its run was deleted long enough ago."""
         if self.standing.deleted:
-            return self.updated_at + _BURIED <= now
+            return self.updated_at + BURIED <= now
         if idle is None or isinstance(self.scope, AssetScope) or self.rows or self.updated_at + idle > now:
             return False
         beats = [one.beat_at for one in self.attempts.values() if one.state == "running" and one.beat_at]
@@ -334,9 +321,7 @@ class Record:
         return standing.incarnation, standing.try_number or 0, standing.attempt_id or ""
 
     def _close_running(self, fence: Fence, now: int, holder: Holder | None) -> None:
-        state, reason = "lost", "its process is gone or was taken over"
-        if holder is None:
-            state, reason = "superseded", f"superseded by attempt {fence.try_number}"
+        state, reason = end_of_superseded(fence, holder)
         for key, attempt in self.attempts.items():
             if attempt.state == "running":
                 self.attempts[key] = replace(attempt, state=state, ended_at=now, reason=reason)

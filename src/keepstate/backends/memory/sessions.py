@@ -6,8 +6,8 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from keepstate.clock import DAY
-from keepstate.errors import BackendError
+from keepstate.backends.refusals import out_of_order
+from keepstate.backends.sessions import SESSION_LASTS
 from keepstate.scope import CleanupReport
 
 if TYPE_CHECKING:
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from keepstate.backends.answers import Applied
     from keepstate.backends.requests import Session
-
-# no client tries a request again for this long
-_LASTS = DAY
 
 
 class Answered:
@@ -37,11 +34,7 @@ class Answered:
             return None
         number, answer, _ = self._last[session.id]
         if number > session.number:
-            raise BackendError(
-                f"request {session.number} came after request {number} of the same client session, and was not "
-                "applied (again); a session's requests must come one after another",
-                last_number=number,
-            )
+            raise out_of_order(session, number, "memory:")
         return replace(answer, repeated=True) if number == session.number else None
 
     def note(self, session: Session | None, answer: Applied, now: int) -> None:
@@ -51,7 +44,7 @@ class Answered:
 
     def sweep(self, now: int, limit: int, kept: Sequence[str]) -> CleanupReport | None:
         """Forget so many sessions that are old and none of ``kept``, or return ``None`` where there are none."""
-        before = now - _LASTS
+        before = now - SESSION_LASTS
         old = (key for key, (_, _, used_at) in self._last.items() if used_at <= before and key not in kept)
         gone = list(itertools.islice(old, limit))
         for key in gone:

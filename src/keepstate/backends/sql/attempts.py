@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from keepstate.backends.answers import Begun
 from keepstate.backends.fencing import Verdict
-from keepstate.backends.refusals import ended, stale
-from keepstate.backends.requests import Begin, End, Fence, HeldScope
+from keepstate.backends.refusals import ended, held, stale
+from keepstate.backends.requests import Begin, End, Fence, HeldScope, Holder
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.scopes import ScopeRow, admit, bury_all, open_scope, verdict_on
 from keepstate.clock import optional_datetime, to_datetime
-from keepstate.errors import AlreadyRunningError
 from keepstate.scope import Attempt, check_attempt
 
 if TYPE_CHECKING:
@@ -62,15 +61,7 @@ def _refuse_while_held(tx: Transaction, row: ScopeRow, request: Begin) -> None:
     known_dead = dead is not None and (dead.try_number, dead.attempt_id) == (row.try_number, row.attempt_id)
     if state != "running" or beat_at is None or known_dead or request.now - beat_at > request.lease:
         return
-    raise AlreadyRunningError(
-        f"{request.scope} is running: attempt {row.try_number}, process {pid} on {host}; "
-        "wait until it ends, or take over with --take-over, or in Python dag_run(..., take_over=True)",
-        host=host,
-        pid=pid,
-        started=started,
-        try_number=row.try_number,
-        attempt_id=row.attempt_id,
-    )
+    raise held(request, row.standing, Holder(host, pid, started))
 
 
 def beat(tx: Transaction, dialect: Dialect, scope: HeldScope, fence: Fence, now: int) -> None:

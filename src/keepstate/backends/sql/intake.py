@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from keepstate.backends.fencing import BURIED
 from keepstate.backends.images import (
     Course,
     Fate,
@@ -19,7 +20,6 @@ from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.database import TransientError
 from keepstate.backends.sql.images import HEAD, standing
-from keepstate.backends.sql.removal import BURIED
 from keepstate.clock import DAY
 from keepstate.scope import AssetScope, RunScope, TaskScope, asset_digest
 

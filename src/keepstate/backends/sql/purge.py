@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from keepstate.backends.sessions import SESSION_LASTS
 from keepstate.backends.sql import cleanup_statements as sql
 from keepstate.backends.sql import statements
 from keepstate.backends.sql.database import Params, Row, Transaction
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
     from keepstate.backends.sql.dialects import Dialect
 
-# no client tries a request again for this long
-_SESSION_LASTS = DAY
 # how soon a scope that may not go yet is looked at again, where no idle time is set
 _LOOK_AGAIN = 30 * DAY
 
@@ -145,7 +144,7 @@ def sweep_sessions(
     query: Query, write: Write, *, now: int, limit: int, own: AbstractSet[str]
 ) -> Iterator[CleanupReport]:
     """Remove sessions whose client is long gone, which those of this process are not, so many at a time."""
-    before = now - _SESSION_LASTS
+    before = now - SESSION_LASTS
     while True:
         old = query(sql.OLD_SESSIONS, {"before": before, "limit": limit + len(own)})
         due = [row[0] for row in old if row[0] not in own][:limit]
@@ -165,6 +164,6 @@ def count(query: Query, *, now: int, idle: int | None, own: AbstractSet[str]) ->
     history = query(sql.COUNT_DUE_LOG, {"now": now})[0][0]
     before = now - idle if idle is not None else -1
     scopes, attempts = query(sql.COUNT_IDLE_SCOPES, {"now": now, "before": before})[0]
-    old = query(sql.OLD_SESSIONS, {"before": now - _SESSION_LASTS, "limit": 2**31 - 1})
+    old = query(sql.OLD_SESSIONS, {"before": now - SESSION_LASTS, "limit": 2**31 - 1})
     sessions = sum(row[0] not in own for row in old)
     return CleanupReport(entries, history, scopes, attempts, sessions, dry_run=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from keepstate.backends.answers import Applied
+from keepstate.backends.fencing import BURIED
 from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql
 from keepstate.backends.sql.access import Access
 from keepstate.backends.sql.sessions import find_repeated, note
-from keepstate.clock import DAY
 from keepstate.scope import RunScope
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from keepstate.backends.sql.database import Row, Transaction
     from keepstate.backends.sql.dialects import Dialect
     from keepstate.scope import AssetScope
-
-# an attempt of a deleted run is known as such for this long; no task outlives its deleted run by more
-BURIED = 7 * DAY
 
 
 class Removal(Access):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from keepstate.backends.fencing import Standing, Verdict, judge, outlived
+from keepstate.backends.fencing import Standing, Verdict, end_of_superseded, judge, outlived
 from keepstate.backends.refusals import stale
 from keepstate.backends.sql import assets
 from keepstate.backends.sql import statements as sql
@@ -194,14 +194,9 @@ def bury_all(
 
 
 def _seat(tx: Transaction, row: ScopeRow, fence: Fence, now: int, holder: Holder | None) -> None:
-    superseded = "lost" if holder else "superseded"
     if row.try_number is not None:
-        reason = (
-            f"superseded by attempt {fence.try_number}"
-            if holder is None
-            else "its process is gone or was taken over"
-        )
-        tx.run(sql.CLOSE_SUPERSEDED, {"id": row.id, "now": now, "state": superseded, "reason": reason})
+        state, reason = end_of_superseded(fence, holder)
+        tx.run(sql.CLOSE_SUPERSEDED, {"id": row.id, "now": now, "state": state, "reason": reason})
     row.try_number, row.attempt_id, row.state, row.deleted = (
         fence.try_number,
         fence.attempt_id,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from keepstate.backends.answers import Applied
+from keepstate.backends.refusals import out_of_order
 from keepstate.backends.sql import statements as sql
-from keepstate.errors import BackendError
 
 if TYPE_CHECKING:
     from keepstate.backends.requests import Session
@@ -21,12 +21,7 @@ def find_repeated(tx: Transaction, session: Session | None, address: str) -> App
     if found is None or found[0] < session.number:
         return None
     if found[0] > session.number:
-        raise BackendError(
-            f"request {session.number} came after request {found[0]} of the same client session, and was not applied "
-            "(again); a session's requests must come one after another",
-            address=address,
-            last_number=found[0],
-        )
+        raise out_of_order(session, found[0], address)
     return Applied(found[1], found[2], repeated=True)
 
 

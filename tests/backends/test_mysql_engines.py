@@ -432,7 +432,7 @@ def test_a_database_of_a_newer_keepstate_is_left_untouched(mysql_url: str) -> No
 
 def test_an_upgrade_that_another_process_is_at_is_waited_for(mysql_url: str) -> None:
     """By an advisory lock, which is let go of afterwards."""
-    lock = "SELECT GET_LOCK(CONCAT('keepstate ', MD5(DATABASE())), 5)"
+    lock = "SELECT GET_LOCK(CONCAT('keepstate ', LEFT(SHA2(DATABASE(), 256), 32)), 5)"
     with connected(mysql_url) as other, other.cursor() as cursor:
         cursor.execute(lock)
         opened: list[object] = []

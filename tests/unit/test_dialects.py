@@ -66,6 +66,12 @@ def test_mysql_is_told_nothing_that_it_does_not_know(name: str) -> None:
         assert unknown not in text
 
 
+def test_mysql_needs_no_component_to_let_one_process_migrate() -> None:
+    """MD5() and SHA1() are no functions of its own any more, from 9.6 on."""
+    for statement in (MYSQL.lock_migrations, MYSQL.unlock_migrations):
+        assert re.findall(r"\w+(?=\()", statement or "")[1:] == ["CONCAT", "LEFT", "SHA2", "DATABASE"]
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_mysql_changes_no_table_that_it_reads(name: str) -> None:
     """It refuses to, unless it has read it before: in a table derived from it."""

@@ -126,9 +126,10 @@ MYSQL = Dialect(
     "WHERE table_schema = DATABASE() AND table_name = 'keepstate_migration'",
     fits="LIKE :pattern ESCAPE '!'",
     wildcards=POSTGRESQL.wildcards,
-    # of the session, not of the transaction, and one name for all databases of a server
-    lock_migrations="SELECT GET_LOCK(CONCAT('keepstate ', MD5(DATABASE())), 30)",
-    unlock_migrations="SELECT RELEASE_LOCK(CONCAT('keepstate ', MD5(DATABASE())))",
+    # of the session, not of the transaction, and one name for all databases of a server. MD5() is a component from MySQL 9.6
+    # on, which few have
+    lock_migrations="SELECT GET_LOCK(CONCAT('keepstate ', LEFT(SHA2(DATABASE(), 256), 32)), 30)",
+    unlock_migrations="SELECT RELEASE_LOCK(CONCAT('keepstate ', LEFT(SHA2(DATABASE(), 256), 32)))",
     made_here="SELECT table_name FROM information_schema.tables "
     "WHERE table_schema = DATABASE() AND table_name = :name AND table_comment = 'keepstate'",
     commit_may_be_lost=True,

@@ -40,17 +40,25 @@ demo-airflow: $(VENV)/.synced-dev ## Watch a worker of Airflow's get killed, and
 	@$(BIN)/python -m tests.airflow.demo
 
 .PHONY: test
-test: check browser mariadb ## check, then every test but the slow ones
+test: check browser mysql ## check, then every test but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-all
-test-all: test test-airflow pgbouncer ## test, then the slow ones too
+test-all: test test-airflow test-mysql pgbouncer ## test, then the slow ones too
 	$(BIN)/python -m pytest -m slow --timeout=1800 -n 2 --dist worksteal --ignore=tests/airflow $(PYTEST_ARGS)
 
 # The tests of a file one after the other, as they share what runs: each test is several processes of Airflow's.
 .PHONY: test-airflow
 test-airflow: check browser ## The integration with Airflow, in every version that it knows
 	$(BIN)/python -m pytest -m slow --timeout=1800 -n 2 --dist loadfile tests/airflow $(PYTEST_ARGS)
+
+# What `test` tries on MariaDB.
+.PHONY: test-mysql
+test-mysql: check ## Stores on MySQL itself, in every version that is known here, with the slow tests of these
+	for version in $$($(BIN)/python -m tests.support.mysql_releases); do \
+		echo "--- MySQL $$version"; \
+		TEST_MYSQL=$$version $(BIN)/python -m pytest -m mysql --timeout=1800 -n 2 --dist worksteal $(PYTEST_ARGS); \
+	done
 
 .PHONY: check
 check: $(VENV)/.synced-dev ## Lock, format, lint, types and the arrows between modules
@@ -113,10 +121,10 @@ $(VENV)/.synced-dev: pyproject.toml uv.lock | $(BIN)/uv
 browser: $(VENV)/.synced-dev
 	@$(BIN)/python -m tests.support.browser
 
-# The server that the tests of MySQL stores start. Looks each time, too.
-.PHONY: mariadb
-mariadb: $(VENV)/.synced-dev
-	@$(BIN)/python -m tests.support.mariadb
+# The server that the tests of MySQL stores start, unless TEST_MYSQL says otherwise. Looks each time, too.
+.PHONY: mysql
+mysql: $(VENV)/.synced-dev
+	@$(BIN)/python -m tests.support.mysql
 
 .PHONY: pgbouncer
 pgbouncer: $(VENV)/.synced-dev

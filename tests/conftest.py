@@ -15,7 +15,13 @@ for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 # its assertions show what they compared
 pytest.register_assert_rewrite("tests.backends.promises")
 
-pytest_plugins = ["tests.support.mariadb", "tests.support.postgres", "tests.support.ssh_server"]
+pytest_plugins = ["tests.support.mysql", "tests.support.postgres", "tests.support.ssh_server"]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what is tried on a MySQL server, which is one of several: a test that asks for one, or is named after it."""
+    if "mysql" in getattr(item, "fixturenames", ()) or "mysql" in item.nodeid:
+        item.add_marker("mysql")
 
 
 @pytest.fixture(autouse=True, scope="session")

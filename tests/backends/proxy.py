@@ -1,8 +1,9 @@
 """TCP proxies on loopback between a client and a database server, that count messages and cut connections.
 
 They understand as much of the protocol as that takes. PostgreSQL's (its manual, 55.7): every message but the first has a type,
-and its length. MySQL's: a packet has a length and a number, and what a client begins to say has the number 0. A cut hits both
-sides at once, as a network that goes away does.
+and its length. MySQL's: a packet has a length and a number, and what a client begins to say has the number 0. Neither is
+encrypted: a client that would like that is told that the server can't. A cut hits both sides at once, as a network that goes
+away does.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ ROUND_TRIPS = {b"Q", b"S"}
 READY = b"Z"
 # What a client of MySQL's says at the end; nobody answers.
 QUIT = b"\x01"
+# What the greeting of MySQL's servers begins with (a refusal doesn't), and what says there that it can encrypt.
+GREETS = 10
+ENCRYPTION = 0x08
 
 
 class Proxy:
@@ -164,7 +168,8 @@ class MysqlProxy(Proxy):
         _close(link.client, link.server)
 
     def _to_client(self, link: _Link) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, EOFError):
+            link.client.sendall(_greeting(link.server))
             while part := link.server.recv(65536):
                 # the first of an answer: what was asked for is done
                 if link.cut or (link.asked and self.on_answer(*link.asked.pop(0))):
@@ -190,6 +195,16 @@ def _startup(client: socket.socket) -> bytes:
             client.sendall(b"N")
             continue
         return head + _exactly(client, length - 8)
+
+
+def _greeting(server: socket.socket) -> bytes:
+    """Read what a MySQL server says first, and take the offer of encryption out of it."""
+    head = _exactly(server, 4)
+    greeting = bytearray(head + _exactly(server, int.from_bytes(head[:3], "little")))
+    if greeting[4] == GREETS:
+        # behind its version come the number of the connection, eight bytes and a zero, and then what it can
+        greeting[greeting.index(0, 5) + 1 + 4 + 8 + 1 + 1] &= ~ENCRYPTION
+    return bytes(greeting)
 
 
 def _message(source: socket.socket) -> tuple[bytes, bytes]:

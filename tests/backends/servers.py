@@ -10,7 +10,7 @@ import psycopg
 import pymysql
 
 from tests.backends.proxy import MysqlProxy, Proxy
-from tests.support.mariadb import ask, connected, mariadb_server
+from tests.support.mysql import ask, connected, mysql_server
 from tests.support.postgres import postgres_server
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ POSTGRES = Kind(
 )
 MYSQL = Kind(
     "mysql",
-    mariadb_server,
+    mysql_server,
     MysqlProxy,
     pymysql.OperationalError,
     b"COMMIT",

@@ -32,7 +32,7 @@ def test_an_entry_renewed_meanwhile_is_swept_in_its_time(kind: Kind, request: py
     """The cleanup removes an expired version, waits for who writes the key, and goes by what that one left."""
     url: str = request.getfixturevalue(f"{kind.name}_url")
     # only an administrator of MariaDB's may see who waits
-    admin = request.getfixturevalue("mariadb").admin_url if kind.name == "mysql" else url
+    admin = request.getfixturevalue("mysql").admin_url if kind.name == "mysql" else url
     moment = [system_clock()]
     with connect(url, settings=Settings(), clock=lambda: moment[0]) as store:
         tss = task(store)

@@ -18,7 +18,7 @@ from keepstate.errors import BackendError, ConfigurationError, StaleAttemptError
 from keepstate.settings import Settings
 from tests.backends.children import in_child, python
 from tests.backends.stores import open_url, task
-from tests.support.mariadb import ask
+from tests.support.mysql import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

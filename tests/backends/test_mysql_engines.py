@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,22 +10,15 @@ import pytest
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import make_url
 
-from keepstate.backends.sql.migrations import LATEST
 from keepstate.backends.sql.mysql import MysqlDatabase, make_engine
 from keepstate.errors import (
-    BackendError,
-    BackendUnavailableError,
     ConfigurationError,
-    StoreReadOnlyError,
-    StoreVersionError,
-    ValueTooLargeError,
 )
 from keepstate.testing.contract.keys import LOOKALIKES
-from tests.backends.children import wait_until
-from tests.backends.promises import goes_by_bytes, lent, loses_nothing, refuses_every_write, undoes_what_fails
+from tests.backends.promises import goes_by_bytes, lent, loses_nothing, undoes_what_fails
 from tests.backends.servers import MYSQL
 from tests.backends.stores import open_url, task
-from tests.support.mariadb import ask, connected, mariadb_server
+from tests.support.mysql import RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,23 +26,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Engine
 
-    from tests.support.mariadb import MariadbServer
+    from tests.support.mysql import MysqlServer
 
+ISOLATION = "tx_isolation" if RELEASE.is_mariadb else "transaction_isolation"
 LEVELS = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
-
-
-@contextmanager
-def set_globally(server: MariadbServer, **settings: object) -> Iterator[None]:
-    """Give new connections other defaults, or the server another limit."""
-    names = list(settings)
-    (before,) = server.execute("SELECT " + ", ".join(f"@@GLOBAL.{name}" for name in names))
-    try:
-        for name, value in settings.items():
-            server.execute(f"SET GLOBAL {name} = {value!r}")
-        yield
-    finally:
-        for name, value in zip(names, before, strict=True):
-            server.execute(f"SET GLOBAL {name} = {value!r}")
 
 
 @contextmanager
@@ -149,11 +128,11 @@ def test_a_server_that_is_too_old_is_refused(mysql_url: str, version: str) -> No
     database.close()
 
 
-def test_rights_that_are_missing_are_a_configuration_error(mariadb: MariadbServer, mysql_url: str) -> None:
+def test_rights_that_are_missing_are_a_configuration_error(mysql: MysqlServer, mysql_url: str) -> None:
     """To make tables, and to write to them: each says to grant them. Who may only read, reads."""
     name = mysql_url.rpartition("/")[2]
     limited = changed(mysql_url, username="limited", password="limited")
-    mariadb.execute(
+    mysql.execute(
         "CREATE USER limited@'127.0.0.1' IDENTIFIED BY 'limited'",
         f"GRANT SELECT ON {name}.* TO limited@'127.0.0.1'",
     )
@@ -169,107 +148,7 @@ def test_rights_that_are_missing_are_a_configuration_error(mariadb: MariadbServe
             with pytest.raises(ConfigurationError, match="command denied"):
                 task(store).set("n", 2)
     finally:
-        mariadb.execute("DROP USER limited@'127.0.0.1'")
-
-
-# ------------------------------------------------------------------------------------------- limits and trouble
-
-
-def test_a_server_that_becomes_read_only_can_be_read(mariadb: MariadbServer, mysql_url: str) -> None:
-    """As after a failover: every write is refused for what it is, until there is a primary again; nothing is lost."""
-    with open_url(mysql_url) as store:
-        task(store, try_number=1).set("n", 1)
-        with set_globally(mariadb, read_only=1):
-            refuses_every_write(store)
-            with mariadb.database() as empty, pytest.raises(StoreReadOnlyError):
-                open_url(empty)
-        assert task(store).increment("n") == 2
-
-
-def test_a_server_without_a_connection_left_is_waited_for() -> None:
-    """Whose turn does not come in time hears that there are too many."""
-    with mariadb_server(settings={"max-connections": "10"}) as server, server.database() as url:
-        with open_url(url) as store:
-            task(store).set("n", 1)
-        crowd = [connected(url) for _ in range(10)]
-        with pytest.raises(BackendUnavailableError, match="Too many connections"):
-            open_url(url, timeout=0.3)
-        found: list[object] = []
-
-        def read(url: str) -> None:
-            with open_url(url) as store:
-                found.append(task(store).increment("n"))
-
-        with MYSQL.through(url) as proxy:
-            reader = threading.Thread(target=read, args=(proxy.url(url),))
-            reader.start()
-            wait_until(lambda: proxy.connections >= 2)
-            for one in crowd:
-                one.close()
-            reader.join()
-        assert found == [2]
-
-
-def test_a_write_that_is_a_deadlock_s_victim_is_done_again(mariadb: MariadbServer, mysql_url: str) -> None:
-    """Once: nobody hears of it."""
-    deadlocks = "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'"
-    with open_url(mysql_url) as store, connected(mysql_url, autocommit=False) as other:
-        tss = task(store, try_number=1)
-        tss.set("n", 1)
-        with other.cursor() as cursor:
-            # the server gives up who has changed less
-            cursor.execute("CREATE TABLE of_another (n INTEGER) ENGINE=InnoDB")
-            cursor.execute("INSERT INTO of_another SELECT seq FROM seq_1_to_1000")
-            cursor.execute("SELECT 1 FROM keepstate_entry FOR UPDATE")
-            before = int(mariadb.execute(deadlocks)[0][1])
-            writer = threading.Thread(target=tss.set_many, args=({"n": 2, "m": 2},))
-            writer.start()
-            waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
-            wait_until(lambda: mariadb.execute(waiting)[0][0])
-            cursor.execute("SELECT 1 FROM keepstate_scope FOR UPDATE")
-            assert int(mariadb.execute(deadlocks)[0][1]) == before + 1
-        other.commit()
-        writer.join()
-        entry = tss.entry("n")
-        assert entry is not None
-        assert (entry.value, entry.version) == (2, 2)
-
-
-def test_a_value_that_fits_no_statement_is_refused(mariadb: MariadbServer, mysql_url: str) -> None:
-    """Before it is sent, naming the server's setting; what fits, with all that has to be escaped, is stored."""
-    with set_globally(mariadb, max_allowed_packet=1 << 20), open_url(mysql_url) as store:
-        tss = task(store)
-        tss.set("n", 1)
-        for value in ("x" * (1 << 20), '"' * 500_000, "🚀" * 250_000, ["\\'" * 200_000]):
-            with pytest.raises(
-                ValueTooLargeError, match="max_allowed_packet is 1048576 bytes; raise it"
-            ) as caught:
-                tss.set("n", value)
-            assert caught.value.limit == 1 << 20
-            assert caught.value.size > 500_000
-            with pytest.raises(ValueTooLargeError):
-                tss.set_many({"m": 1, "n": value})
-        for value in ("x" * 900_000, '"\\' * 110_000, "🚀" * 230_000):
-            tss.set("n", value)
-            assert tss.get("n") == value
-        assert tss.get("m") is None
-        assert tss.entry("n").version == 4
-
-
-def test_more_dags_than_a_recursion_may_go_deep_are_listed(mysql_url: str) -> None:
-    """Servers give up after a thousand rounds."""
-    with open_url(mysql_url) as store:
-        task(store).set("n", 1)
-        columns = "kind, incarnation, version, deleted, created_at, updated_at"
-        ask(
-            mysql_url,
-            f"INSERT INTO keepstate_scope (digest, dag_id, run_id, {columns}) SELECT UNHEX(SHA2(seq, 256)), "
-            "CONCAT('dag', LPAD(seq, 5, '0')), 'r', 'run', 1, 0, seq = 7, 1, 1 FROM seq_1_to_1500",
-        )
-        found = store.backend.dags()
-        assert [info.dag_id for info in found[:8]] == [f"dag0000{n}" for n in (1, 2, 3, 4, 5, 6, 8, 9)]
-        assert len(found) == store.backend.count_dags() == 1500
-        assert store.backend.count_runs(pattern="dag*") == 1499
+        mysql.execute("DROP USER limited@'127.0.0.1'")
 
 
 # ------------------------------------------------------------------------------------- modes and isolation levels
@@ -282,15 +161,22 @@ def test_every_isolation_level_of_an_engine_loses_nothing(mysql_url: str, level:
         loses_nothing(engine, rounds=5)
 
 
+# what one of them knows, and the other does not
+SETTINGS_OF_ITS_OWN: list[dict[str, object]] = (
+    [{"sql_mode": "ORACLE"}, {"sql_mode": "MSSQL,EMPTY_STRING_IS_NULL"}]
+    if RELEASE.is_mariadb
+    else [{"sql_require_primary_key": 1}, {"sql_generate_invisible_primary_key": 1}]
+)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
-        {"tx_isolation": "SERIALIZABLE"},
+        *SETTINGS_OF_ITS_OWN,
+        {ISOLATION: "SERIALIZABLE"},
         {"sql_mode": "", "innodb_lock_wait_timeout": 1},
         {"sql_mode": "ANSI,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT"},
         {"sql_mode": "TRADITIONAL,ONLY_FULL_GROUP_BY"},
-        {"sql_mode": "ORACLE"},
-        {"sql_mode": "MSSQL,EMPTY_STRING_IS_NULL"},
         {"autocommit": 0},
         {"default_storage_engine": "MyISAM"},
         {"character_set_server": "latin1", "collation_server": "latin1_german1_ci"},
@@ -298,10 +184,10 @@ def test_every_isolation_level_of_an_engine_loses_nothing(mysql_url: str, level:
     ids=str,
 )
 def test_a_server_s_defaults_don_t_matter(
-    mariadb: MariadbServer, mysql_url: str, settings: dict[str, Any]
+    mysql: MysqlServer, mysql_url: str, settings: dict[str, Any]
 ) -> None:
     """Whatever modes, levels and sets there are, values come back as they were, and nothing is lost."""
-    with set_globally(mariadb, **settings), mariadb.database() as url:
+    with mysql.set_globally(**settings), mysql.database() as url:
         loses_nothing(url, rounds=5)
         with open_url(url) as store:
             for number, text in enumerate(["\\", "'", '"', "\\'%_", "a\nb\x1a\x00", "🚀é", "", "{}:n %s"]):
@@ -314,7 +200,10 @@ def test_a_server_s_defaults_don_t_matter(
 
 def test_an_engine_that_was_handed_in_stays_the_caller_s(mysql_url: str) -> None:
     """It is not disposed of, and its connections come back as they were, session and all."""
-    session = "SELECT CONNECTION_ID(), @@autocommit, @@sql_mode, @@innodb_lock_wait_timeout, @@lock_wait_timeout, @@tx_isolation"
+    session = (
+        "SELECT CONNECTION_ID(), @@autocommit, @@sql_mode, @@innodb_lock_wait_timeout, @@lock_wait_timeout, "
+        f"@@{ISOLATION}"
+    )
     with engine_for(mysql_url, pool_size=1, max_overflow=0) as engine:
 
         @event.listens_for(engine, "connect")
@@ -399,91 +288,14 @@ def test_an_engine_that_speaks_another_character_set_is_refused(mysql_url: str) 
         "CHARACTER SET utf8mb3",
     ],
 )
-def test_keys_are_ordered_and_told_apart_by_their_bytes(mariadb: MariadbServer, options: str) -> None:
+def test_keys_are_ordered_and_told_apart_by_their_bytes(mysql: MysqlServer, options: str) -> None:
     """Keys, task ids and asset names, whatever the database's character set; so every backend lists them alike."""
     keys = sorted(
         {*LOOKALIKES, "a", "B", "ä", "z", "Z", "_", "10", "9", "é", "ö", "🚀", "\uffff", "a ", "a  "}
     )
-    with mariadb.database(options) as url, open_url(url) as store:
+    with mysql.database(options) as url, open_url(url) as store:
         names = ["b", "A", "ä", "a", "Z", "_x", "a b", "🚀"]
         goes_by_bytes(store, keys, names)
         assert [info.name for info in store.backend.assets(now=0, pattern="?")] == sorted(
             "bAäaZ🚀", key=str.encode
         )
-
-
-# ------------------------------------------------------------------------------------------------- the tables
-
-
-def test_a_database_of_a_newer_keepstate_is_left_untouched(mysql_url: str) -> None:
-    """It is not even read further than its revision."""
-    with open_url(mysql_url) as store:
-        task(store).set("n", 1)
-    ask(
-        mysql_url,
-        "INSERT INTO keepstate_migration VALUES (9999, 'from the future', 0)",
-        "ALTER TABLE keepstate_entry RENAME TO keepstate_entry_of_the_future",
-    )
-    with pytest.raises(StoreVersionError, match="at revision 9999") as caught:
-        open_url(mysql_url)
-    assert "***" in caught.value.address
-    assert ask(mysql_url, "SELECT COUNT(*) FROM keepstate_entry_of_the_future") == [(1,)]
-
-
-def test_an_upgrade_that_another_process_is_at_is_waited_for(mysql_url: str) -> None:
-    """By an advisory lock, which is let go of afterwards."""
-    lock = "SELECT GET_LOCK(CONCAT('keepstate ', LEFT(SHA2(DATABASE(), 256), 32)), 5)"
-    with connected(mysql_url) as other, other.cursor() as cursor:
-        cursor.execute(lock)
-        opened: list[object] = []
-
-        def make() -> None:
-            with open_url(mysql_url) as store:
-                opened.append(task(store).increment("n"))
-
-        maker = threading.Thread(target=make)
-        maker.start()
-        wait_until(
-            lambda: ask(
-                mysql_url,
-                "SELECT 1 FROM information_schema.processlist WHERE state = 'User lock' AND db = DATABASE()",
-            )
-        )
-        assert ask(mysql_url, "SHOW TABLES") == []
-        cursor.execute("SELECT RELEASE_ALL_LOCKS()")
-        maker.join()
-        assert opened == [1]
-        cursor.execute(lock)
-        assert cursor.fetchall() == ((1,),)
-    assert ask(mysql_url, "SELECT COUNT(*) FROM keepstate_migration") == [(LATEST,)]
-
-
-def test_every_table_is_transactional_and_its_texts_are_bytes(mariadb: MariadbServer, mysql_url: str) -> None:
-    """Whatever identifies something; what is only read back is text."""
-    with open_url(mysql_url):
-        pass
-    name = mysql_url.rpartition("/")[2]
-    of_ours = f"FROM information_schema.%s WHERE table_schema = '{name}'"
-    assert mariadb.execute("SELECT DISTINCT engine, row_format " + of_ours % "tables") == [
-        ("InnoDB", "Dynamic")
-    ]
-    texts = mariadb.execute(
-        "SELECT column_name, data_type, collation_name "
-        + of_ours % "columns"
-        + " AND data_type NOT IN ('int', 'bigint', 'varbinary')"
-    )
-    assert {row[0] for row in texts} == {"value", "writer", "reason", "result"}
-    assert {row[1:] for row in texts} == {("longtext", "utf8mb4_bin")}
-
-
-def test_a_table_that_is_gone_or_differs_is_damage(mysql_url: str) -> None:
-    """The message says what to run."""
-    with open_url(mysql_url) as store:
-        task(store).set("n", 1)
-        ask(mysql_url, "ALTER TABLE keepstate_log DROP COLUMN sha256")
-        with pytest.raises(BackendError, match="run `keepstate db check`"):
-            task(store).set("n", 2)
-        ask(mysql_url, "DROP TABLE keepstate_log")
-        with pytest.raises(BackendError, match="lacks a table of keepstate"):
-            task(store).set("n", 2)
-        assert task(store).get("n") == 1

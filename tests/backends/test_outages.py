@@ -19,6 +19,7 @@ from keepstate.errors import BackendError, BackendUnavailableError
 from tests.backends.children import in_child, python, wait_until
 from tests.backends.servers import KINDS
 from tests.backends.stores import open_url, task
+from tests.support.mysql import RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -248,14 +249,16 @@ with open_url(sys.argv[1], timeout=1.0) as store:
     except Exception as exc:
         print(type(exc).__name__)
 """
-    with python(code, url) as client, open_url(url, timeout=20) as store:
+    # MySQL ends no transaction but with its connection, and none of these that is idle for less than a minute
+    at_most = 75 if url.startswith("mysql") and not RELEASE.is_mariadb else 5
+    with python(code, url) as client, open_url(url, timeout=4 * at_most) as store:
         assert client.stdout is not None
         assert client.stdout.readline() == "deep in it\n"
         client.send_signal(signal.SIGSTOP)
         began = time.monotonic()
         task(store).set("n", 2)
         task(store).set_many({"n": 3, "m": 3})
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < at_most
         client.send_signal(signal.SIGCONT)
         said, _ = client.communicate("\n")
         assert said == "TransientError\n"

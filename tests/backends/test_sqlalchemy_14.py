@@ -27,6 +27,7 @@ TESTS = (
     "tests/contract/test_postgres.py",
     "tests/backends/over_psycopg2.py",
     "tests/backends/test_mysql_engines.py",
+    "tests/backends/test_mysql_limits.py",
 )
 
 
@@ -67,6 +68,7 @@ print(sqlalchemy.__version__, make_engine("postgresql://u@h/d").dialect.driver)
     assert driver == "psycopg2"
 
 
+@pytest.mark.mysql
 @pytest.mark.timeout(400)
 def test_the_contract_holds_over_it(python: Path) -> None:
     """All of it, on a real server, with warnings as errors."""

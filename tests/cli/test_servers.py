@@ -31,7 +31,7 @@ def url(kind: Kind, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def server(kind: Kind, request: pytest.FixtureRequest) -> Server:
     """The server that it is on."""
-    return request.getfixturevalue("mariadb" if kind.name == "mysql" else kind.name)
+    return request.getfixturevalue(kind.name)
 
 
 def test_tables_entries_and_doctor(run) -> None:

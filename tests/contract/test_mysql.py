@@ -9,7 +9,7 @@ import pytest
 from keepstate.connect import connect
 from keepstate.settings import Settings
 from keepstate.testing.contract import Copies, FullContract
-from tests.support.mariadb import connected
+from tests.support.mysql import connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import pymysql
 
     from keepstate.backends.base import Backend
-    from tests.support.mariadb import MariadbServer
+    from tests.support.mysql import MysqlServer
 
 
 @pytest.fixture(scope="module")
-def database(mariadb: MariadbServer) -> Iterator[tuple[Backend, pymysql.Connection[Any], list[str]]]:
+def database(mysql: MysqlServer) -> Iterator[tuple[Backend, pymysql.Connection[Any], list[str]]]:
     """A database with keepstate's tables, a connection beside keepstate's, and the names of the tables."""
     with (
-        mariadb.database() as url,
+        mysql.database() as url,
         connect(url, settings=Settings()) as store,
         connected(url) as connection,
         connection.cursor() as cursor,

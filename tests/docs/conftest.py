@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.mariadb import mariadb, mysql_url
+from tests.support.mysql import mysql, mysql_url
 from tests.support.postgres import postgres, postgres_url
 from tests.support.ssh_server import ssh_server
 
-__all__ = ["mariadb", "mysql_url", "postgres", "postgres_url", "ssh_server"]
+__all__ = ["mysql", "mysql_url", "postgres", "postgres_url", "ssh_server"]

@@ -69,7 +69,7 @@ def postgresql(postgres_url: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def mysql(mysql_url: str) -> dict[str, str]:
+def mysql_of_pages(mysql_url: str) -> dict[str, str]:
     """The MySQL of the pages."""
     return {
         "mysql://keeper:secret@mysql.example.com/jobs": mysql_url,
@@ -111,7 +111,7 @@ def server(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 _NEEDS = {
     "db.example.com": "postgresql",
-    "mysql.example.com": "mysql",
+    "mysql.example.com": "mysql_of_pages",
     "AIRFLOW_CONN_SSH_DEFAULT": "ssh_host",
     "yarn.example.com": "yarn",
     "kst_0123456789abcdef_and-so-on": "server",
@@ -138,7 +138,15 @@ def folder(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+_MARKED = [
+    pytest.param(
+        page, marks=pytest.mark.mysql if "mysql.example.com" in page.read_text(encoding="utf-8") else ()
+    )
+    for page in PAGES
+]
+
+
+@pytest.mark.parametrize("page", _MARKED, ids=name_of)
 def test_page_runs(page: Path, folder: Path, request: pytest.FixtureRequest) -> None:
     """Every example of a page works, from top to bottom, as it is printed."""
     text = page.read_text(encoding="utf-8")

@@ -121,6 +121,14 @@ def give_away(path: Path) -> None:
         os.chown(path, user.pw_uid, user.pw_gid)
 
 
+def open_to_all(folder: Path) -> None:
+    """Let anybody read what is in a folder, and run what its owner may run."""
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            path.chmod(mode | 0o444 | (0o111 if mode & 0o100 else 0))
+
+
 def ownership(directory: Path) -> dict[str, Any]:
     """Return the arguments of `Popen` that make a process the owner's, free of this one's variables."""
     environment = {

@@ -26,6 +26,7 @@ from tests.support.daemons import (
     HOST,
     Daemon,
     give_away,
+    open_to_all,
     run_as_owner,
     working_directory,
 )
@@ -229,8 +230,5 @@ def _copy_install(install: Path, target: Path) -> Path:
     shutil.copytree(install, copy, symlinks=True, ignore=shutil.ignore_patterns("include"))
     if libraries.exists():
         shutil.copytree(libraries, target / libraries.name, symlinks=True)
-    for path in [target, *target.rglob("*")]:
-        if not path.is_symlink():
-            runs = path.is_dir() or path.parent == copy / "bin"
-            path.chmod(path.stat().st_mode | (0o555 if runs else 0o444))
+    open_to_all(target)
     return copy

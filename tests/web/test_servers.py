@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.web.stories import Story
 
 
-@pytest.fixture(params=["postgres", "mariadb"])
+@pytest.fixture(params=["postgres", "mysql"])
 def store(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[StateStore]:
     """A store in a database of its own."""
     server: Server = request.getfixturevalue(request.param)

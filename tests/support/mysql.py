@@ -1,41 +1,36 @@
-"""A real MariaDB server for tests, with a fresh database for each.
+"""A real MariaDB or MySQL server for tests, with a fresh database for each.
 
-    with mariadb_server() as server, server.database() as url: ...
+    with mysql_server() as server, server.database() as url: ...
 
-The server is Debian's or Ubuntu's package `mariadb-server-core`: a binary, and no service that would start by itself.
-``python -m tests.support.mariadb`` gets it where it is missing; `make test` does that.
+Which one, the variable TEST_MYSQL says: "mariadb", which it is by default, or a version of MySQL's, such as "8.0".
+``python -m tests.support.mysql`` gets it where it is missing; `make test` and `make test-mysql` do that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
-import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pymysql
 import pytest
 from sqlalchemy.engine import make_url
 
-from tests.support.daemons import (
-    HOST,
-    Daemon,
-    UnavailableError,
-    give_away,
-    run_as_owner,
-    working_directory,
-)
+from tests.support.daemons import HOST, Daemon, UnavailableError, working_directory
 from tests.support.database_servers import DatabaseServer
-from tests.support.packages import found, install
+from tests.support.mysql_releases import RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-__all__ = ["MariadbServer", "UnavailableError", "ask", "mariadb", "mariadb_server", "mysql_url"]
+    from tests.support.mysql_releases import ServerRelease
 
-PACKAGE = "mariadb-server-core"
+__all__ = ["RELEASE", "MysqlServer", "UnavailableError", "ask", "mysql", "mysql_server", "mysql_url"]
+
+RELEASE = RELEASES[os.environ.get("TEST_MYSQL", "mariadb")]
 USER = "keepstate"
 ADMIN = "administrator"
 # Commits reach the operating system, so they outlive a server that is killed; a power cut is not what is tested here. Changes
@@ -43,7 +38,6 @@ ADMIN = "administrator"
 OPTIONS = {
     "bind-address": HOST,
     "innodb-buffer-pool-size": "32M",
-    "innodb-log-file-size": "16M",
     "innodb-flush-log-at-trx-commit": "2",
     "innodb-flush-method": "nosync",
     # the largest value, with a character before each of its own
@@ -53,11 +47,9 @@ OPTIONS = {
     "skip-log-bin": None,
     "skip-name-resolve": None,
 }
-# The system tables as the package has them. An ordinary user may do nothing but to databases with our names: no right of
-# an administrator's lets it write where a server is read-only.
-SYSTEM_TABLES = ("mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql")
-USERS = """
-FLUSH PRIVILEGES;
+# An ordinary user may do nothing but to databases with our names: no right of an administrator's lets it write where a server
+# is read-only. Passwords are asked for in the way that the server prefers.
+USERS = """\
 CREATE USER {user} IDENTIFIED BY '{password}';
 GRANT ALL ON `keepstate\\_%`.* TO {user};
 CREATE USER {admin} IDENTIFIED BY '{password}';
@@ -65,14 +57,15 @@ GRANT ALL ON *.* TO {admin} WITH GRANT OPTION;
 """
 
 
-class MariadbServer(DatabaseServer):
+class MysqlServer(DatabaseServer):
     """A server of our own on loopback TCP, password-protected. `start` after making one."""
 
     PORT_IS_TAKEN = "Can't start server: Bind"
 
-    def __init__(self, directory: Path, options: Mapping[str, str | None]) -> None:
+    def __init__(self, release: ServerRelease, directory: Path, options: Mapping[str, str | None]) -> None:
         """Prepare one in `directory`, which goes with an owner that dies."""
         super().__init__(directory)
+        self._release = release
         # one that is shared would be cleared of other servers' files by each that starts
         options = {"tmpdir": str(directory), **options}
         self._options = [
@@ -84,6 +77,11 @@ class MariadbServer(DatabaseServer):
         """The URL of somebody who may do anything; stays the same over `stop` and `start`."""
         return f"mysql://{ADMIN}:{self._password}@{HOST}:{self._port}/"
 
+    @property
+    def authority(self) -> Path:
+        """The file of the certificate with which a server of MySQL's signs the one that it makes for itself."""
+        return self._data / "ca.pem"
+
     def url_of(self, database: str) -> str:
         """Return the URL of one database, existing or not, for an ordinary user."""
         return f"mysql://{USER}:{self._password}@{HOST}:{self._port}/{database}"
@@ -91,6 +89,19 @@ class MariadbServer(DatabaseServer):
     def execute(self, *statements: str) -> list[Any]:
         """Run statements as an administrator; return the rows of the last."""
         return ask(self.admin_url, *statements)
+
+    @contextlib.contextmanager
+    def set_globally(self, **settings: object) -> Iterator[None]:
+        """Give new connections other defaults, or the server another limit, for a while."""
+        names = list(settings)
+        (before,) = self.execute("SELECT " + ", ".join(f"@@GLOBAL.{name}" for name in names))
+        try:
+            for name, value in settings.items():
+                self.execute(f"SET GLOBAL {name} = {value!r}")
+            yield
+        finally:
+            for name, value in zip(names, before, strict=True):
+                self.execute(f"SET GLOBAL {name} = {value!r}")
 
     @contextlib.contextmanager
     def database(self, options: str = "") -> Iterator[str]:
@@ -117,23 +128,12 @@ class MariadbServer(DatabaseServer):
         self._stop(signal.SIGKILL)
 
     def _command(self, *options: str) -> list[str]:
-        return [binary(), "--no-defaults", f"--datadir={self._data}", *self._options, *options]
+        given = self._release.command(self._directory)
+        return [*given, f"--datadir={self._data}", *self._options, *options]
 
     def _initialize(self) -> None:
-        self._data.mkdir()
-        give_away(self._data)
-        parts = [
-            "CREATE DATABASE mysql;\nUSE mysql;\n",
-            "SET @auth_root_socket = NULL, @skip_auth_anonymous = 1, @current_hostname = 'localhost';\n",
-            *(Path("/usr/share/mysql", name).read_text(encoding="utf-8") for name in SYSTEM_TABLES),
-            USERS.format(user=f"{USER}@'{HOST}'", admin=f"{ADMIN}@'{HOST}'", password=self._password),
-        ]
-        command = self._command("--bootstrap")
-        try:
-            run_as_owner(command, self._directory, says="".join(parts).encode())
-        except subprocess.CalledProcessError as error:
-            said = error.stdout.decode(errors="replace")[-3000:]
-            raise UnavailableError(f"MariaDB could not make its system tables:\n{said}") from error
+        users = USERS.format(user=f"{USER}@'{HOST}'", admin=f"{ADMIN}@'{HOST}'", password=self._password)
+        self._release.make(self._command(), self._directory, self._data, users)
 
     def _launched(self) -> Daemon:
         command = self._command(
@@ -172,15 +172,15 @@ def connected(url: str, **options: Any) -> pymysql.Connection[Any]:
 
 
 @contextlib.contextmanager
-def mariadb_server(*, settings: Mapping[str, str | None] | None = None) -> Iterator[MariadbServer]:
+def mysql_server(*, settings: Mapping[str, str | None] | None = None) -> Iterator[MysqlServer]:
     """Run a server in a temporary folder; stop it and remove the folder on leaving.
 
     `settings` are added to the command line. When this process dies, killed or not, the server ends too. Raises
     `UnavailableError` when it does not start.
     """
-    directory = working_directory("MariaDB", in_memory=True)
+    directory = working_directory("MySQL", in_memory=True)
     try:
-        server = MariadbServer(directory, {**OPTIONS, **(settings or {})})
+        server = MysqlServer(RELEASE, directory, {**OPTIONS, **(settings or {})})
         server.start()
         try:
             yield server
@@ -191,31 +191,21 @@ def mariadb_server(*, settings: Mapping[str, str | None] | None = None) -> Itera
 
 
 @pytest.fixture(scope="session")
-def mariadb() -> Iterator[MariadbServer]:
-    """One MariaDB server for the session. A test that stops it starts it again."""
-    with mariadb_server() as server:
+def mysql() -> Iterator[MysqlServer]:
+    """One server for the session. A test that stops it starts it again."""
+    with mysql_server() as server:
         yield server
 
 
 @pytest.fixture
-def mysql_url(mariadb: MariadbServer) -> Iterator[str]:
+def mysql_url(mysql: MysqlServer, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a fresh, empty database."""
-    with mariadb.database() as url:
+    assert request.node.get_closest_marker("mysql"), (
+        "`make test-mysql` would pass over it; mark it with mysql"
+    )
+    with mysql.database() as url:
         yield url
 
 
-def binary() -> str:
-    """Return where the server is. Raises ``UnavailableError`` saying how to get it."""
-    return found("mariadbd", of="MariaDB", package=PACKAGE, target="test")
-
-
-def main() -> None:
-    """Get the server where it is missing."""
-    try:
-        binary()
-    except UnavailableError:
-        install(PACKAGE)
-
-
 if __name__ == "__main__":
-    main()
+    RELEASE.get()

@@ -371,6 +371,7 @@ _REFUSALS = frozenset({
     1524, 2012, 2049, 2054, 2058, 2059, 2061,
     1820, 1862, 3118, 4151,  # the password has expired, or the account is locked
     1873,  # the user could not be changed
+    3159,  # the server wants encryption
     1193, 1231, 1273,  # what an init_command sets
 })  # fmt: skip
 _REFUSING_WORDS = (

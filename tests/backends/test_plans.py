@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 PARAMS = {"limit": 20, "most": 100, "pattern": "*"}
 
 # those for PostgreSQL alone
-_SPECIAL = {name for name in vars(statements) if name.endswith("IN_ONE")} | {
+SPECIAL = {name for name in vars(statements) if name.endswith("IN_ONE")} | {
     "ERASE_EXPIRED_OF_ALL",
     "SWEEP_ALL_EMPTIED_SCOPES",
 }
-_PARAM = re.compile(r"(?<!:):(\w+)")
+PARAM = re.compile(r"(?<!:):(\w+)")
 _TABLE = re.compile(r"keepstate_(scope|entry|log|attempt)\b")
 _ALIAS = re.compile(
     r"(?:FROM|JOIN|UPDATE|INTO) (keepstate_(?:scope|entry|log|attempt))(?: (?!SET|WHERE|ON)(\w+))?"
@@ -72,12 +72,12 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(ASKED.keys() - _SPECIAL))
+@pytest.mark.parametrize("name", sorted(ASKED.keys() - SPECIAL))
 def test_sqlite_goes_by_an_index(name: str, tmp_path: Path) -> None:
     """No table of scopes, entries, versions or attempts is scanned."""
     open_file(tmp_path / "keepstate.db").close()
     statement = SQLITE.render(ASKED[name])
-    params = {**dict.fromkeys(_PARAM.findall(statement), 1), **PARAMS}
+    params = {**dict.fromkeys(PARAM.findall(statement), 1), **PARAMS}
     with closing(sqlite3.connect(tmp_path / "keepstate.db")) as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", params).fetchall()
     steps = [step for *_, step in plan]
@@ -131,7 +131,7 @@ def _steps(name: str, path: Path, runs: int) -> int:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(RUNS, {"runs": runs})
         connection.execute(RUNS_ENTRIES)
-        params = {one: numbers.get(one, TEXTS.get(one)) for one in _PARAM.findall(statement)}
+        params = {one: numbers.get(one, TEXTS.get(one)) for one in PARAM.findall(statement)}
         steps = itertools.count()
         connection.set_progress_handler(lambda: next(steps) < 0, 1)
         connection.execute(statement, {**params, "pattern": "dag*"}).fetchall()
@@ -168,7 +168,7 @@ def filled(postgres: PostgresServer) -> Iterator[psycopg.Connection]:
 
 def plan_of(name: str, connection: psycopg.Connection) -> str:
     """Return how PostgreSQL carries out a statement."""
-    text = _PARAM.sub(lambda found: _literal(found[1]), POSTGRESQL.render(ASKED[name]))
+    text = PARAM.sub(lambda found: _literal(found[1]), POSTGRESQL.render(ASKED[name]))
     return "\n".join(row[0] for row in connection.execute(f"EXPLAIN {text}".encode()))
 
 

@@ -345,8 +345,8 @@ def current_run() -> Run:
             _processes[key] = run = Run(store, own_name(), run_id)
             log.warning(
                 "No dag_run is open here, so this process is a run of its own (%s), and another process will not find "
-                "what its tasks store. To be able to go on, name the run: `with keepstate.dag_run(%r):`, or start the "
-                "program with `keepstate run`.",
+                "what its tasks store. So that a later start can continue, name the run: `with keepstate.dag_run(%r):`, or "
+                "start the program with `keepstate run`.",
                 run.scope,
                 run.dag_id,
             )

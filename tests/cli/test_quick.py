@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from keepstate.cli import commands, quick, typer_app
-from keepstate.cli.declared import Group, Option, declarations
+from keepstate.cli.declared import REQUIRED, Group, Option, declarations
 
 
 def every_function() -> dict[tuple[str, ...], Any]:
@@ -121,9 +121,9 @@ def test_what_is_read_quickly_is_what_typer_reads(line: tuple[tuple[str, ...], l
         return
     found = as_typer_reads(path, args)
     assert found is not None, "Typer refuses this"
-    defaults = dict(
-        zip(reversed(list(declarations(function))), reversed(function.__defaults__ or ()), strict=False)
-    )
+    defaults = {
+        name: one.default for name, one in declarations(function).items() if one.default is not REQUIRED
+    }
     assert {**defaults, **parameters} == found
 
 

@@ -10,6 +10,7 @@ Both ask `declarations`, so a module that declares commands imports what their a
 from __future__ import annotations
 
 import inspect
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -63,18 +64,59 @@ class Group:
         self.callable_alone = callable_alone
 
 
+class Together:
+    """The base of options that several commands take together: a frozen dataclass with a field for each, all with defaults.
+
+    A command takes them as one parameter of that class.
+    """
+
+
+REQUIRED: Any = inspect.Parameter.empty
+"""The default of what has none."""
+
+
 class Declaration(NamedTuple):
-    """What a parameter of a command is."""
+    """What a parameter of a command is: its type, how it is spelled, and its default value."""
 
     kind: Any
     spelled: Argument | Option
+    default: Any
 
 
 def declarations(function: Callable[..., int | None]) -> dict[str, Declaration]:
-    """Return what a command takes, by the names of its parameters."""
-    found = inspect.get_annotations(function, eval_str=True)
-    return {
-        name: Declaration(kind.__origin__, kind.__metadata__[0])
-        for name, kind in found.items()
-        if name != "return"
-    }
+    """Return what a command takes, by name: its parameters, and in place of those that stand for several, their fields."""
+    kinds = _kinds(function)
+    own = function.__defaults__ or ()
+    defaults = dict(zip([*kinds][len(kinds) - len(own) :], own, strict=True))
+    found: dict[str, Declaration] = {}
+    for name, kind in kinds.items():
+        if _stands_for_several(kind):
+            found |= {field: _declaration(its, getattr(kind, field)) for field, its in _kinds(kind).items()}
+        else:
+            found[name] = _declaration(kind, defaults.get(name, REQUIRED))
+    return found
+
+
+def call(function: Callable[..., int | None], given: Mapping[str, Any]) -> int | None:
+    """Call a command with values by the names that `declarations` has."""
+    arguments = dict(given)
+    for name, kind in _kinds(function).items():
+        if _stands_for_several(kind):
+            its = {field: arguments.pop(field) for field in _kinds(kind) if field in arguments}
+            arguments[name] = kind(**its)
+    return function(**arguments)
+
+
+@lru_cache(maxsize=64)
+def _kinds(declaring: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function's parameters, or of a class's fields."""
+    found = inspect.get_annotations(declaring, eval_str=True)
+    return {name: kind for name, kind in found.items() if name != "return"}
+
+
+def _stands_for_several(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Together)
+
+
+def _declaration(kind: Any, default: Any) -> Declaration:
+    return Declaration(kind.__origin__, kind.__metadata__[0], default)

@@ -29,12 +29,7 @@ def get_(
     ] = None,
     raw: Annotated[bool, Option("--raw", help="Print a string as it is, without quotes.")] = False,
     as_json: options.AsJson = False,
-    dag_id: options.DagId = None,
-    run_id: options.RunId = None,
-    task_id: options.TaskId = None,
-    map_index: options.MapIndex = None,
-    asset: options.AssetName = None,
-    asset_uri: options.AssetUri = None,
+    named: options.Named = options.NOTHING,
     url: options.Url = None,
 ) -> None:
     """Print the value under KEY as JSON.
@@ -48,7 +43,7 @@ def get_(
       keepstate get page --json --dag-id etl --run-id 2026-11-29 --task-id load
     """
     settings = Settings.load()
-    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    target = choose(settings, named)
     fallback = None if default is None else json_values.parse(default, raw=raw, what="--default")
     with opened(url, settings) as store:
         entry = target.accessor(store).entry(key)
@@ -89,12 +84,7 @@ def set_(
             help="Write only if the entry has version N; 0 means only if the key is absent. Otherwise the exit code is 3.",
         ),
     ] = None,
-    dag_id: options.DagId = None,
-    run_id: options.RunId = None,
-    task_id: options.TaskId = None,
-    map_index: options.MapIndex = None,
-    asset: options.AssetName = None,
-    asset_uri: options.AssetUri = None,
+    named: options.Named = options.NOTHING,
     url: options.Url = None,
 ) -> None:
     """Write or overwrite the value under KEY. When this returns, the value survives a crash.
@@ -109,7 +99,7 @@ def set_(
       keepstate set owner --raw "$HOSTNAME" --if-version 0
     """
     settings = Settings.load()
-    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    target = choose(settings, named)
     lasting = None
     if retention is not None:
         from keepstate.cli import times
@@ -140,12 +130,7 @@ def _what_is_made(store: StateStore, target: Target, key: str) -> str | None:
 
 def delete_(
     key: options.Key,
-    dag_id: options.DagId = None,
-    run_id: options.RunId = None,
-    task_id: options.TaskId = None,
-    map_index: options.MapIndex = None,
-    asset: options.AssetName = None,
-    asset_uri: options.AssetUri = None,
+    named: options.Named = options.NOTHING,
     url: options.Url = None,
 ) -> None:
     """Delete the entry under KEY; an absent key is not an error.
@@ -157,7 +142,7 @@ def delete_(
       keepstate delete page --dag-id etl --run-id 2026-11-29 --task-id load
     """
     settings = Settings.load()
-    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    target = choose(settings, named)
     with opened(url, settings) as store:
         target.accessor(store).delete(key)
 
@@ -165,12 +150,7 @@ def delete_(
 def clear_(
     forget: Annotated[bool, Option("--forget", help="Delete the history of all keys too.")] = False,
     yes: options.Yes = False,
-    dag_id: options.DagId = None,
-    run_id: options.RunId = None,
-    task_id: options.TaskId = None,
-    map_index: options.MapIndex = None,
-    asset: options.AssetName = None,
-    asset_uri: options.AssetUri = None,
+    named: options.Named = options.NOTHING,
     url: options.Url = None,
 ) -> None:
     """Delete every entry of a task instance or asset; if there is none, that is not an error.
@@ -183,7 +163,7 @@ def clear_(
       keepstate clear --forget --yes --dag-id etl --run-id 2026-11-29 --task-id load
     """
     settings = Settings.load()
-    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    target = choose(settings, named)
     if target.by_person and not yes:
         history = " and their history" if forget else ""
         output.ask(f"Delete all entries of {target.scope}{history}?", may_go_unasked=not forget)

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from keepstate.cli import commands, output, quick
+from keepstate.cli import commands, declared, output, quick
 from keepstate.cli.exit_codes import ExitCode, Stop, exit_code_of
 from keepstate.errors import KeepstateError
 
@@ -42,7 +42,7 @@ def _dispatch(argv: list[str]) -> int:
     plain = None if found is None else quick.read(found, argv[1:])
     if plain is not None:
         function, parameters = plain
-        return function(**parameters) or ExitCode.OK
+        return declared.call(function, parameters) or ExitCode.OK
     from keepstate.cli import typer_app
 
     return typer_app.invoke(argv)

@@ -25,12 +25,7 @@ _MOST_NAMED = 5
 
 def list_(
     as_json: options.AsJson = False,
-    dag_id: options.DagId = None,
-    run_id: options.RunId = None,
-    task_id: options.TaskId = None,
-    map_index: options.MapIndex = None,
-    asset: options.AssetName = None,
-    asset_uri: options.AssetUri = None,
+    named: options.Named = options.NOTHING,
     url: options.Url = None,
 ) -> None:
     """List the entries of a task instance or asset, by key.
@@ -45,7 +40,7 @@ def list_(
     from keepstate.cli import shapes
 
     settings = Settings.load()
-    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    target = choose(settings, named)
     with opened(url, settings) as store:
         entries = target.accessor(store).entries(damaged=True)
         absent = not entries and not known(store, target.scope)
@@ -71,12 +66,7 @@ def history_(
         int | None,
         Option("--limit", metavar="N", minimum=1, help="Show at most N."),
     ] = None,
-    dag_id: options.DagId = None,
-    run_id: options.RunId = None,
-    task_id: options.TaskId = None,
-    map_index: options.MapIndex = None,
-    asset: options.AssetName = None,
-    asset_uri: options.AssetUri = None,
+    named: options.Named = options.NOTHING,
     url: options.Url = None,
 ) -> None:
     """List the versions of KEY that are kept, newest first, with their writers.
@@ -90,7 +80,7 @@ def history_(
     from keepstate.cli import shapes
 
     settings = Settings.load()
-    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    target = choose(settings, named)
     with opened(url, settings) as store:
         accessor = target.accessor(store)
         versions = accessor.history(key, limit, damaged=True)
@@ -121,12 +111,7 @@ def restore_(
             help="The version to restore, as `history` shows it.",
         ),
     ],
-    dag_id: options.DagId = None,
-    run_id: options.RunId = None,
-    task_id: options.TaskId = None,
-    map_index: options.MapIndex = None,
-    asset: options.AssetName = None,
-    asset_uri: options.AssetUri = None,
+    named: options.Named = options.NOTHING,
     url: options.Url = None,
 ) -> None:
     """Restore the value that KEY had at VERSION, as a new version; the expiry stays the same.
@@ -138,7 +123,7 @@ def restore_(
       keepstate restore page 12 --dag-id etl --run-id 2026-11-29 --task-id load
     """
     settings = Settings.load()
-    target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+    target = choose(settings, named)
     with opened(url, settings) as store:
         try:
             target.accessor(store).restore(key, version)

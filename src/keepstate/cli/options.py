@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from keepstate.cli.declared import Argument, Option
+from keepstate.cli.declared import Argument, Option, Together
+from keepstate.scope import RunScope
 
 _SCOPE = "Scope (default: the task that `keepstate run` supervises)"
 _STORE = "Which store"
@@ -28,6 +30,30 @@ AssetName = Annotated[
 AssetUri = Annotated[
     str | None, Option("--asset-uri", metavar="URI", help="An asset, by its uri.", panel=_SCOPE)
 ]
+
+
+@dataclass(frozen=True)
+class Named(Together):
+    """Which task instance, run or asset is named."""
+
+    dag_id: DagId = None
+    run_id: RunId = None
+    task_id: TaskId = None
+    map_index: MapIndex = None
+    asset: AssetName = None
+    asset_uri: AssetUri = None
+
+    @property
+    def run(self) -> RunScope | None:
+        """The run that is named as a whole, if it is that."""
+        if not self.dag_id or not self.run_id or self != Named(self.dag_id, self.run_id):
+            return None
+        return RunScope(self.dag_id, self.run_id)
+
+
+NOTHING = Named()
+"""None of these options."""
+
 Url = Annotated[
     str | None,
     Option(

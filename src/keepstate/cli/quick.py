@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from keepstate.cli.declared import Argument, Declaration, Group, Option, declarations
+from keepstate.cli.declared import REQUIRED, Argument, Declaration, Group, Option, declarations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,9 +58,7 @@ def _parameters(function: Callable[..., int | None], args: list[str]) -> dict[st
         raise _UnsureError
     for (name, one), word in zip(arguments.items(), words, strict=True):
         given[name] = _value(one, word)
-    code = function.__code__
-    required = code.co_varnames[: code.co_argcount - len(function.__defaults__ or ())]
-    if not given.keys() >= set(required):
+    if any(one.default is REQUIRED and name not in given for name, one in declared.items()):
         raise _UnsureError
     return given
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.requests import Fence
+from keepstate.cli.options import NOTHING, Named
 from keepstate.errors import InvalidInputError
 from keepstate.scope import AssetScope, RunScope, TaskScope, Writer
 
@@ -70,29 +71,24 @@ class Target:
         )
 
 
-def choose(
-    settings: Settings,
-    dag_id: str | None = None,
-    run_id: str | None = None,
-    task_id: str | None = None,
-    map_index: int | None = None,
-    asset: str | None = None,
-    asset_uri: str | None = None,
-) -> Target:
+def choose(settings: Settings, named: Named) -> Target:
     """Return the target that the options name; without any, the supervised task instance, fenced as its attempt.
 
     Options and environment are never mixed, so that no command hits half of somebody else's scope. Raises
     ``InvalidInputError`` naming what is missing.
     """
-    if asset is not None or asset_uri is not None:
-        if any(option is not None for option in (dag_id, run_id, task_id, map_index)):
+    if named.asset is not None or named.asset_uri is not None:
+        if named != Named(asset=named.asset, asset_uri=named.asset_uri):
             raise InvalidInputError("give either --asset or a task instance's ids, not both")
-        return Target(AssetScope(asset, asset_uri), None, writer_of_asset(settings))
-    given = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id}
-    if map_index is not None or any(value is not None for value in given.values()):
-        rule = "a task instance is named by --dag-id, --run-id and --task-id together"
-        dag, run, task = _whole(given, _option, rule)
-        return Target(TaskScope(dag, run, task, -1 if map_index is None else map_index), None, person())
+        return Target(AssetScope(named.asset, named.asset_uri), None, writer_of_asset(settings))
+    if named != NOTHING:
+        given = {name: getattr(named, name) for name in _NAMES}
+        dag, run, task = _whole(
+            given, _option, "a task instance is named by --dag-id, --run-id and --task-id together"
+        )
+        return Target(
+            TaskScope(dag, run, task, -1 if named.map_index is None else named.map_index), None, person()
+        )
     supervised = {name: getattr(settings, name) for name in _NAMES}
     if not any(supervised.values()):
         raise InvalidInputError(

@@ -39,12 +39,7 @@ def tail_(
         float, Option("--interval", metavar="SECONDS", minimum=0.05, help="Poll the store this often.")
     ] = 0.5,
     as_json: options.AsJson = False,
-    dag_id: options.DagId = None,
-    run_id: options.RunId = None,
-    task_id: options.TaskId = None,
-    map_index: options.MapIndex = None,
-    asset: options.AssetName = None,
-    asset_uri: options.AssetUri = None,
+    named: options.Named = options.NOTHING,
     url: options.Url = None,
 ) -> None:
     """Follow changes as they happen, a line each, until Ctrl-C (exit code 130).
@@ -61,18 +56,12 @@ def tail_(
     gc.enable()
     settings = Settings.load()
     with opened(url, settings) as store:
-        if (
-            dag_id
-            and run_id
-            and task_id is None
-            and map_index is None
-            and asset is None
-            and asset_uri is None
-        ):
-            name = str(RunScope(dag_id, run_id))
-            follower = Follower(store, _run(store, dag_id, run_id))
+        run = named.run
+        if run is not None:
+            name = str(run)
+            follower = Follower(store, lambda: _task_instances(store, run))
         else:
-            target = choose(settings, dag_id, run_id, task_id, map_index, asset, asset_uri)
+            target = choose(settings, named)
             name = str(target.scope)
             follower = Follower(store, lambda: {target.scope: None})
         if not everything:
@@ -135,12 +124,9 @@ class Follower:
         return self._store.backend.changes(scope, after=after, now=self._store.clock())
 
 
-def _run(store: StateStore, dag_id: str, run_id: str) -> Callable[[], dict[EntryScope, int | None]]:
-    def look() -> dict[EntryScope, int | None]:
-        found = store.task_instances(dag_id, run_id, limit=_MOST_FOLLOWED)
-        return {instance.scope: instance.version for instance in found}
-
-    return look
+def _task_instances(store: StateStore, run: RunScope) -> dict[EntryScope, int | None]:
+    found = store.task_instances(run.dag_id, run.run_id, limit=_MOST_FOLLOWED)
+    return {instance.scope: instance.version for instance in found}
 
 
 def _show_json(notice: ChangeNotice) -> None:

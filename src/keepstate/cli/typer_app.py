@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from keepstate.cli.commands import HOMES, PANELS, find
-from keepstate.cli.declared import Argument, Group, Option, declarations
+from keepstate.cli.declared import Argument, Group, Option, call, declarations
 from keepstate.cli.exit_codes import ExitCode, Stop
 from keepstate.cli.quick import NEGATIVE
 from keepstate.errors import InvalidInputError
@@ -188,42 +188,46 @@ def _finished(built: Parsed) -> Parsed:
 
 def _for_typer(function: Callable[..., int | None]) -> Callable[..., int | None]:
     """Return a function that Typer can read, with Typer's declarations instead of ours."""
-    parameters = inspect.signature(function).parameters
-    translated = {
-        name: Annotated[one.kind, _translated(one.spelled)] for name, one in declarations(function).items()
-    }
+    declared = declarations(function)
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=one.default,
+            annotation=Annotated[one.kind, _translated(one.spelled)],
+        )
+        for name, one in declared.items()
+    ]
 
     @functools.wraps(function)
-    def call(**given: Any) -> int | None:
+    def checked(**given: Any) -> int | None:
         for name, value in given.items():
             # what is not a number is larger than nothing
             if (type(value) is int and abs(value) > _LARGEST) or (
                 type(value) is float and not abs(value) <= _LARGEST_FLOAT
             ):
-                spelled = declarations(function)[name].spelled
+                spelled = declared[name].spelled
                 shown = spelled.names[0] if isinstance(spelled, Option) else spelled.metavar
                 raise InvalidInputError(f"{shown} is beyond all bounds: {value}")
-        return function(**given)
+        return call(function, given)
 
-    call.__annotations__ = translated
-    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [parameters[name].replace(annotation=kind) for name, kind in translated.items()]
-    )
-    return call
+    checked.__annotations__ = {one.name: one.annotation for one in parameters}
+    checked.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return checked
 
 
 def _head(group: Group) -> Callable[..., int | None]:
     """Return the head of a group for Typer, which calls it before each of the group's commands as well."""
-    call = _for_typer(group.head)
+    head = _for_typer(group.head)
 
-    @functools.wraps(call)
+    @functools.wraps(head)
     def alone(ctx: typer.Context, **given: Any) -> int | None:
-        return call(**given) if ctx.invoked_subcommand is None else None
+        return head(**given) if ctx.invoked_subcommand is None else None
 
     own = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    alone.__annotations__ = {"ctx": typer.Context, **call.__annotations__}
+    alone.__annotations__ = {"ctx": typer.Context, **head.__annotations__}
     alone.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [own, *inspect.signature(call).parameters.values()]
+        [own, *inspect.signature(head).parameters.values()]
     )
     return alone
 

@@ -146,6 +146,16 @@ def test_a_closed_stream_is_no_trouble(process, closed: str) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("command", ["cleanup", "doctor", "list", "runs", "export", "run -- true"])
+def test_every_command_does_without_stderr(process, command: str) -> None:
+    """What it would say there is lost, and nothing else."""
+    process("set", "k", "1", *TASK)
+    ids = " ".join(TASK) if command == "list" else ""
+    script = f"exec 2>&-; exec {sys.executable} -m keepstate {command} {ids}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0
+
+
 def test_get_and_set_load_nothing_heavy(home) -> None:
     """A shell calls them in loops: no tables, no templates, no other databases, no other commands."""
     code = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 from keepstate.cli import options, output
@@ -42,7 +41,7 @@ def cleanup_(
     gc.enable()
     settings = Settings.load()
     with opened(url, settings) as store:
-        if dry_run or as_json or not sys.stderr.isatty():
+        if dry_run or as_json or not output.is_watched():
             report = store.cleanup(dry_run=dry_run)
         else:
             report = _watched(store)

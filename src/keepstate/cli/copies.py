@@ -262,7 +262,7 @@ def _watched(
     title: str, store: StateStore, selection: Selection
 ) -> Iterator[Callable[[copies.Progress], None]]:
     """Give what shows a progress bar to a person at a terminal, and nothing to anybody else."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    if not output.is_watched():
         yield lambda _: None
         return
     from rich.console import Console

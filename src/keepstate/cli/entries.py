@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 from keepstate.cli import json_values, options, output
@@ -119,7 +118,7 @@ def set_(
 
 def _what_is_made(store: StateStore, target: Target, key: str) -> str | None:
     """Say what a person's `set` makes anew, as a mistyped name would; who is no person at a terminal does not ask."""
-    if not target.by_person or sys.stderr is None or not sys.stderr.isatty():
+    if not target.by_person or not output.is_watched():
         return None
     if store.backend.read(target.scope, [check_key(key)], now=store.clock()).entries:
         return None

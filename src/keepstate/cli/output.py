@@ -25,6 +25,11 @@ def _written_out(found: re.Match[str]) -> str:
     return repr(found[0])[1:-1]
 
 
+def is_watched() -> bool:
+    """Whether stderr is a terminal, so that a person sees at once what is said there."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 def say(message: str) -> None:
     """Print one line on stderr, if anybody listens."""
     if sys.stderr is not None:
@@ -35,7 +40,7 @@ def say(message: str) -> None:
 
 def note(message: str) -> None:
     """Print a dim line on stderr for a person at a terminal; nobody else gets it."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    if not is_watched():
         return
     from rich.console import Console
 

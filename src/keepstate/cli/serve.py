@@ -115,7 +115,7 @@ def _welcome(
     if token_file is not None:
         output.say(f"made an admin token, in {token_file}")
     admin = serving.an_admin(service.tokens)
-    if admin is not None and (token_file is not None or (sys.stderr is not None and sys.stderr.isatty())):
+    if admin is not None and (token_file is not None or output.is_watched()):
         # good for one login in the next ten minutes, so a log that keeps it keeps no secret
         output.say(
             f"log a browser in (once, within 10 minutes): {reached}/login?code={service.tokens.make_login(admin)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from typing import TYPE_CHECKING, Any
 
 from keepstate.cli import output
@@ -38,7 +37,7 @@ def opened(url: str | None, settings: Settings, *, purge: bool = False) -> State
     if not _log.handlers:
         _log.addHandler(output.Lines())
         _log.propagate = False
-    if sys.stderr is None or not sys.stderr.isatty():
+    if not output.is_watched():
         return connect(url, settings=settings, purge_on_open=purge)
     import threading
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from keepstate.cli import options, output
 from keepstate.cli.declared import Option
 from keepstate.cli.stores import opened
+from keepstate.cli.wording import counted
 from keepstate.settings import Settings
 
 if TYPE_CHECKING:
@@ -67,6 +68,6 @@ def _watched(store: StateStore) -> CleanupReport:
 
 
 def _sentence(report: CleanupReport) -> str:
-    parts = [f"{count:,} {_KINDS[kind][count != 1]}" for kind, count in report.counts.items() if count]
+    parts = [counted(count, *_KINDS[kind]) for kind, count in report.counts.items() if count]
     verb = "would remove" if report.dry_run else "removed"
     return f"{verb} {', '.join(parts)}" if parts else "nothing has expired"

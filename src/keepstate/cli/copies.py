@@ -17,6 +17,7 @@ from keepstate.cli import options, output
 from keepstate.cli.declared import Argument, Option
 from keepstate.cli.exit_codes import ExitCode, Stop
 from keepstate.cli.stores import opened, sqlite_file, store_file
+from keepstate.cli.wording import counted, first_of
 from keepstate.errors import InvalidInputError
 from keepstate.scope import RunScope
 from keepstate.settings import Settings
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 _NOT_KEPT = {("/", "dev"), ("/", "proc")}
 _SAME = "source and target are the same store"
-# of what is damaged, so many are named
-_MOST_NAMED = 5
 _PARTS = "Which part (default: everything)"
 
 Dag = Annotated[str | None, Option("--dag-id", metavar="ID", help="Runs of this dag.", panel=_PARTS)]
@@ -94,7 +93,7 @@ def copy_(
         output.put(f"the source has {_content(here)}; the target has {_content(there)}")
     _say_what_is_more(here, there)
     if damaged:
-        output.say(f"the source has damaged values, which stay so in the target: {_first(damaged)}")
+        output.say(f"the source has damaged values, which stay so in the target: {first_of(damaged)}")
     # where nothing was copied, all of it had been before, and the difference is the target's own doing
     return _code(done, behind if done.copied else {})
 
@@ -143,7 +142,7 @@ def export_(
             with _writing(to) as file, _watched("Exporting", store, selection) as told:
                 _write(store, selection, file, told, left_out)
     if damaged:
-        output.say(f"left out, as damaged: {_first(damaged)}")
+        output.say(f"left out, as damaged: {first_of(damaged)}")
 
 
 def import_(
@@ -278,12 +277,6 @@ def _scopes(tally: Tally) -> int:
     return tally.task_instances + tally.runs + tally.assets
 
 
-def _first(those: list[str]) -> str:
-    """Return the first few of several, and how many more there are."""
-    shown = ", ".join(those[:_MOST_NAMED])
-    return shown if len(those) <= _MOST_NAMED else f"{shown} and {len(those) - _MOST_NAMED:,} more"
-
-
 def _counts(done: copies.Progress) -> dict[str, object]:
     return {
         "scopes": done.scopes,
@@ -300,11 +293,11 @@ def _sentence(done: copies.Progress, verb: str) -> str:
     if not done.scopes:
         return f"nothing {verb}: there is nothing"
     if not done.copied:
-        return f"nothing {verb}: {_so_many(done.scopes, 'scope')} looked at" + (
+        return f"nothing {verb}: {counted(done.scopes, 'scope')} looked at" + (
             "" if done.left_alone else ", and none has changed"
         )
     kinds = ((done.entries, "entry", "entries"), (done.versions, "version"), (done.attempts, "attempt"))
-    return f"{verb} {done.copied:,} of {_so_many(done.scopes, 'scope')}, with " + _listed(kinds)
+    return f"{verb} {done.copied:,} of {counted(done.scopes, 'scope')}, with " + _listed(kinds)
 
 
 def _content(tally: Tally) -> str:
@@ -320,18 +313,14 @@ def _content(tally: Tally) -> str:
 
 
 def _listed(kinds: Sequence[tuple[int, str] | tuple[int, str, str]]) -> str:
-    *most, last = (_so_many(*kind) for kind in kinds)
+    *most, last = (counted(*kind) for kind in kinds)
     return f"{', '.join(most)} and {last}"
-
-
-def _so_many(count: int, one: str, several: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
 def _say_what_is_more(here: Tally, there: Tally) -> None:
     kinds = ("task_instances", "task instance"), ("runs", "run"), ("assets", "asset")
     more = [
-        _so_many(count, one)
+        counted(count, one)
         for name, one in kinds
         if (count := getattr(there, name) - getattr(here, name)) > 0
     ]
@@ -347,7 +336,7 @@ def _code(done: copies.Progress, behind: dict[str, int]) -> int:
     if done.left_alone:
         shown = ", ".join(done.conflicts) + (", …" if done.left_alone > len(done.conflicts) else "")
         output.say(
-            f"{_so_many(done.left_alone, 'scope')} of the target had been changed there, or came from elsewhere or a later "
+            f"{counted(done.left_alone, 'scope')} of the target had been changed there, or came from elsewhere or a later "
             f"time, and stayed as they were: {shown}; --overwrite replaces them"
         )
         return ExitCode.CONFLICT

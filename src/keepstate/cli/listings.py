@@ -9,6 +9,7 @@ from keepstate.cli.declared import Argument, Option
 from keepstate.cli.exit_codes import ExitCode, Stop
 from keepstate.cli.scopes import choose, known
 from keepstate.cli.stores import nothing, opened
+from keepstate.cli.wording import names_of
 from keepstate.clock import to_datetime
 from keepstate.errors import VersionNotFoundError
 from keepstate.settings import Settings
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
     from keepstate.cli.scopes import Target
     from keepstate.scope import Entry, HistoryEntry
-
-# of what is damaged, so many are named
-_MOST_NAMED = 5
 
 
 def list_(
@@ -54,7 +52,7 @@ def list_(
     bad = [repr(entry.key) for entry in entries if entry.damaged is not None]
     if bad:
         raise Stop(
-            f"keepstate did not write what is under {_named('the key', bad)}; write it anew, or delete it",
+            f"keepstate did not write what is under {names_of('the key', bad)}; write it anew, or delete it",
             ExitCode.IO,
         )
 
@@ -96,7 +94,7 @@ def history_(
     bad = [str(version.version) for version in versions if version.damaged is not None]
     if bad:
         raise Stop(
-            f"keepstate did not write {_named('version', bad)}, so it can't be restored; `keepstate clear --forget` erases it",
+            f"keepstate did not write {names_of('version', bad)}, so it can't be restored; `keepstate clear --forget` erases it",
             ExitCode.IO,
         )
 
@@ -189,10 +187,3 @@ def _show_versions(versions: list[HistoryEntry], key: str, target: Target, now: 
             for version in versions
         ],
     )
-
-
-def _named(what: str, those: list[str]) -> str:
-    """Return the first few of several that are damaged, under one name."""
-    shown = those[:_MOST_NAMED]
-    more = f" and {len(those) - len(shown):,} more" if len(those) > len(shown) else ""
-    return f"{what}{'s' * (len(those) > 1)} {', '.join(shown)}{more}"

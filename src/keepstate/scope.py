@@ -91,8 +91,12 @@ class TaskScope:
         )
 
     def __str__(self) -> str:
-        mapped = "" if self.map_index < 0 else f" [{self.map_index}]"
-        return f"{self.dag_id} / {self.run_id} / {self.task_id}{mapped}"
+        return f"{self.dag_id} / {self.run_id} / {self.name_in_run}"
+
+    @property
+    def name_in_run(self) -> str:
+        """Its task, and its map index where it has one: ``load [3]``."""
+        return self.task_id if self.map_index < 0 else f"{self.task_id} [{self.map_index}]"
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,4 @@ def _first(store: StateStore, scopes: Iterator[HeldScope], limit: int) -> list[t
 
 
 def _task(scope: HeldScope) -> str:
-    if isinstance(scope, RunScope):
-        return "(the run)"
-    return scope.task_id if scope.map_index < 0 else f"{scope.task_id} [{scope.map_index}]"
+    return "(the run)" if isinstance(scope, RunScope) else scope.name_in_run

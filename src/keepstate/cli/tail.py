@@ -141,11 +141,7 @@ def _show_line(notice: ChangeNotice) -> None:
 
     moment = to_datetime(notice.updated_at).astimezone()
     scope = notice.scope
-    place = ""
-    if isinstance(scope, TaskScope):
-        place = scope.task_id if scope.map_index < 0 else f"{scope.task_id} [{scope.map_index}]"
-    else:
-        place = str(scope)
+    place = scope.name_in_run if isinstance(scope, TaskScope) else str(scope)
     what = "deleted" if notice.text is None else f"= {_in_short(notice.text)}"
     by = writer_cell(writer_of(notice))
     output.put(

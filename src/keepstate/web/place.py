@@ -83,7 +83,7 @@ def _task_instance(asked: Asked, scope: TaskScope) -> Place:
     )
     if info is None:
         raise not_found("task instance")
-    title = scope.task_id if scope.map_index < 0 else f"{scope.task_id} [{scope.map_index}]"
+    title = scope.name_in_run
     return Place(
         scope,
         asked.addresses.task_instance(scope),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -183,13 +183,39 @@ class Writer:
     def from_text(cls, text: str) -> Writer:
         """Return the writer that ``to_text`` wrote; what a newer keepstate adds is ignored.
 
-        Raises ``ValueError`` or ``TypeError`` for a text that is none.
+        Raises ``ValueError`` for a text that names nobody.
         """
-        facts = json.loads(text)
-        if "\\u" in text:
-            # nobody could print a lone surrogate
-            json.dumps(facts, ensure_ascii=False).encode()
-        return cls(**{name: facts[name] for name in cls.__dataclass_fields__ if name in facts})
+        try:
+            facts = json.loads(text)
+            if "\\u" in text:
+                # nobody could print a lone surrogate
+                json.dumps(facts, ensure_ascii=False).encode()
+            writer = cls(**{name: facts[name] for name in cls.__dataclass_fields__ if name in facts})
+        except (TypeError, RecursionError) as exc:
+            raise ValueError(f"{text!r:.60} is no writer") from exc
+        if type(writer.kind) is not str:
+            raise ValueError(f"{text!r:.60} names no kind of writer")
+        return writer
+
+
+def writer_of(text: str | None) -> Writer | None:
+    """Return who is stored to have written something; ``None`` where that is nobody, or a text that names nobody.
+
+    For those from whom a damaged writer must not keep what was written.
+    """
+    try:
+        return None if text is None else Writer.from_text(text)
+    except ValueError:
+        return None
+
+
+def with_ids_of(scope: TaskScope | AssetScope, writer: Writer) -> Writer:
+    """Return who wrote to a scope as a whole: of its own attempts the store leaves out the ids, as the scope says them."""
+    if writer.kind != "task" or writer.task_id is not None or not isinstance(scope, TaskScope):
+        return writer
+    return replace(
+        writer, dag_id=scope.dag_id, run_id=scope.run_id, task_id=scope.task_id, map_index=scope.map_index
+    )
 
 
 @dataclass(frozen=True)

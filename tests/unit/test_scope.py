@@ -21,6 +21,7 @@ from keepstate.scope import (
     Writer,
     asset_digest,
     check_attempt,
+    writer_of,
 )
 
 ids = st.text(
@@ -114,6 +115,29 @@ def test_a_writer_comes_back_from_its_text(writer: Writer) -> None:
 def test_what_a_newer_keepstate_says_of_a_writer_is_ignored() -> None:
     """So that an older one still shows the rest."""
     assert Writer.from_text('{"kind":"task","try_number":2,"host":"h"}') == Writer("task", try_number=2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null",
+        "5",
+        '"kind"',
+        "[]",
+        "{}",
+        '{"kind":5}',
+        '{"kind":"api","name":"\\ud800"}',
+        "[" * 100_000,
+    ],
+    ids=range(10),
+)
+def test_a_text_that_names_nobody(text: str) -> None:
+    """Whoever has written it: it is told by one kind of error, or taken for nobody known."""
+    with pytest.raises(ValueError):
+        Writer.from_text(text)
+    assert writer_of(text) is None
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.0, "1", None, 2**31])

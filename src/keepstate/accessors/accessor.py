@@ -21,7 +21,7 @@ from keepstate.errors import (
     VersionNotFoundError,
 )
 from keepstate.retention import expiry
-from keepstate.scope import Entry, HistoryEntry, Writer
+from keepstate.scope import Entry, HistoryEntry, Writer, with_ids_of
 from keepstate.values import JsonInput, as_text, check_key, decode, encode, is_damaged, size_of
 
 if TYPE_CHECKING:
@@ -404,11 +404,12 @@ class Accessor:
 
     def _writer_of(self, text: str | None, key: str, *, damaged: bool) -> Writer | None:
         try:
-            return None if text is None else Writer.from_text(text)
-        except (ValueError, TypeError, RecursionError) as exc:
+            writer = None if text is None else Writer.from_text(text)
+        except ValueError as exc:
             if damaged:
                 return None
             raise self._corrupted("a writer", key, text) from exc
+        return writer and with_ids_of(self._scope, writer)
 
     def _value(self, text: str, key: str) -> Any:
         try:

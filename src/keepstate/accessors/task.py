@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from keepstate.accessors.accessor import Accessor, checked_version
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import timedelta
 
-    from keepstate.scope import TaskScope, Writer
+    from keepstate.scope import TaskScope
 
 
 class TaskStateStore(Accessor):
@@ -70,16 +69,6 @@ class TaskStateStore(Accessor):
     aset_many = twin(set_many)
     aupdate = twin(update)
     aincrement = twin(increment)
-
-    def _writer_of(self, text: str | None, key: str, *, damaged: bool) -> Writer | None:
-        writer = super()._writer_of(text, key, damaged=damaged)
-        if writer is None or writer.kind != "task":
-            return writer
-        # the store leaves out what the scope says already
-        scope = self._scope
-        return replace(
-            writer, dag_id=scope.dag_id, run_id=scope.run_id, task_id=scope.task_id, map_index=scope.map_index
-        )
 
     def peek(self, keys: Sequence[str]) -> dict[str, Any]:
         """Like `get_many`; a custom class is asked for one key after another."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from keepstate.cli.times import instant
 from keepstate.clock import optional_datetime, to_datetime
-from keepstate.scope import TaskScope, Writer
+from keepstate.scope import TaskScope, with_ids_of, writer_of
 from keepstate.values import as_text, decode
 
 if TYPE_CHECKING:
     from keepstate.backends.answers import ChangeNotice, StoredToken
-    from keepstate.backends.requests import EntryScope, HeldScope
+    from keepstate.backends.requests import HeldScope
     from keepstate.cli.presence import Sight
     from keepstate.scope import (
         AssetInfo,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
         HistoryEntry,
         RunInfo,
         TaskInstanceInfo,
+        Writer,
     )
 
 
@@ -161,7 +161,7 @@ def token(found: StoredToken) -> dict[str, Any]:
 
 def change(notice: ChangeNotice) -> dict[str, Any]:
     """Return a change, with the scope it happened in."""
-    scope = notice.scope
+    scope, who = notice.scope, writer_of(notice.writer)
     where: dict[str, Any]
     if isinstance(scope, TaskScope):
         where = {
@@ -179,16 +179,8 @@ def change(notice: ChangeNotice) -> dict[str, Any]:
         **_value_of(notice),
         "version": notice.version,
         "updated_at": instant(to_datetime(notice.updated_at)),
-        "writer": None if (who := writer_of(notice)) is None else writer(_whole(who, scope)),
+        "writer": writer(who and with_ids_of(scope, who)),
     }
-
-
-def writer_of(notice: ChangeNotice) -> Writer | None:
-    """Return who made a change; ``None`` where that is not known, or damaged."""
-    try:
-        return None if notice.writer is None else Writer.from_text(notice.writer)
-    except (ValueError, TypeError, RecursionError):
-        return None
 
 
 def _value_of(notice: ChangeNotice) -> dict[str, Any]:
@@ -198,11 +190,3 @@ def _value_of(notice: ChangeNotice) -> dict[str, Any]:
         return value(decode(notice.text), None)
     except ValueError:
         return value(None, as_text(notice.text))
-
-
-def _whole(who: Writer, scope: EntryScope) -> Writer:
-    """Return a writer with the ids that the store leaves out, as they are those of the scope."""
-    if who.kind != "task" or who.task_id is not None or not isinstance(scope, TaskScope):
-        return who
-    ids = {name: getattr(scope, name) for name in ("dag_id", "run_id", "task_id", "map_index")}
-    return replace(who, **ids)

@@ -12,7 +12,7 @@ from keepstate.cli.scopes import choose
 from keepstate.cli.stores import opened
 from keepstate.clock import to_datetime
 from keepstate.errors import BackendUnavailableError
-from keepstate.scope import RunScope, TaskScope
+from keepstate.scope import TaskScope, writer_of
 from keepstate.settings import Settings
 from keepstate.values import as_text, decode
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from keepstate.backends.answers import ChangeNotice
     from keepstate.backends.requests import EntryScope
+    from keepstate.scope import RunScope
     from keepstate.store import StateStore
 
 # of a run with more task instances, so many are followed
@@ -136,14 +137,13 @@ def _show_json(notice: ChangeNotice) -> None:
 
 
 def _show_line(notice: ChangeNotice) -> None:
-    from keepstate.cli.shapes import writer_of
     from keepstate.cli.tables import writer_cell
 
     moment = to_datetime(notice.updated_at).astimezone()
     scope = notice.scope
     place = scope.name_in_run if isinstance(scope, TaskScope) else str(scope)
     what = "deleted" if notice.text is None else f"= {_in_short(notice.text)}"
-    by = writer_cell(writer_of(notice))
+    by = writer_cell(writer_of(notice.writer))
     output.put(
         output.visible(f"{moment:%H:%M:%S}  {place}  {notice.key} {what}  (version {notice.version}, {by})")
     )

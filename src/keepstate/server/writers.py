@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from keepstate.scope import Writer
+from keepstate.scope import Writer, writer_of
 
 if TYPE_CHECKING:
     from keepstate.backends.answers import ChangeNotice, StoredEntry, StoredVersion
@@ -19,13 +19,8 @@ def writer_for(caller: Caller, text: str | None) -> Writer | None:
 
     ``None`` is for nobody known, and for a text that names nobody: it must not keep what was written from its readers.
     """
-    if text is None:
-        return None
-    try:
-        writer = Writer.from_text(text)
-    except (ValueError, TypeError, RecursionError):
-        return None
-    if type(writer.kind) is not str:
+    writer = writer_of(text)
+    if writer is None:
         return None
     dag_id: Any = writer.dag_id
     if dag_id is None or (type(dag_id) is str and caller.reaches_dag(dag_id)):

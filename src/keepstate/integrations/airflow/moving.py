@@ -11,7 +11,7 @@ from keepstate.backends.requests import Batch, Clear, Put
 from keepstate.clock import optional_datetime, to_micros
 from keepstate.errors import ConfigurationError
 from keepstate.integrations.airflow.hooks import series
-from keepstate.scope import AssetScope, TaskScope, Writer
+from keepstate.scope import AssetScope, TaskScope, Writer, writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +125,7 @@ def _copy_writer(asset_id: int, entry: StoredEntry, session: Any) -> None:
     from airflow.models.asset_state_store import AssetStateStoreModel
     from sqlalchemy import update
 
-    writer = Writer.from_text(entry.writer) if entry.writer else None
+    writer = writer_of(entry.writer)
     if writer is None or writer.kind != "task" or writer.task_id is None:
         return
     session.execute(

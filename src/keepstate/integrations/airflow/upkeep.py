@@ -12,7 +12,7 @@ from keepstate.backends.requests import Clear, Fence
 from keepstate.errors import StaleAttemptError, UnsupportedError
 from keepstate.integrations.airflow import configuration, deletions, metadata
 from keepstate.integrations.airflow.hooks import is_airflow_2
-from keepstate.scope import TaskScope, Writer
+from keepstate.scope import TaskScope, Writer, writer_of
 from keepstate.settings import Settings
 
 if TYPE_CHECKING:
@@ -158,7 +158,8 @@ def _cleared(store: StateStore, scope: TaskScope, fence: Fence) -> bool:
     What a person has put there since, stays.
     """
     entries = store.backend.read(scope, None, now=store.clock()).entries
-    if not all(entry.writer and Writer.from_text(entry.writer).kind == "task" for entry in entries):
+    writers = [writer_of(entry.writer) for entry in entries]
+    if not all(one is not None and one.kind == "task" for one in writers):
         return False
     writer = Writer("task", try_number=fence.try_number)
     try:

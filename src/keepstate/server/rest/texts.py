@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from keepstate.clock import to_datetime
-from keepstate.scope import TaskScope
+from keepstate.scope import with_ids_of
 from keepstate.server.writers import writer_for
 from keepstate.values import as_text, is_damaged
 
@@ -104,13 +104,7 @@ def _last_updated_by(writer: Writer | None) -> str:
 def _writer(scope: EntryScope, writer: Writer | None) -> str:
     if writer is None:
         return "null"
-    facts = dict(vars(writer))
-    if isinstance(scope, TaskScope) and facts["kind"] == "task":
-        # the store leaves out what the scope says already
-        facts.update(
-            dag_id=scope.dag_id, run_id=scope.run_id, task_id=scope.task_id, map_index=scope.map_index
-        )
-    return json.dumps(facts)
+    return json.dumps(vars(with_ids_of(scope, writer)))
 
 
 def _time(micros: int | None) -> str:

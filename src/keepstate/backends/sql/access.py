@@ -78,10 +78,11 @@ class Access:
             address=self.address,
         )
 
-    def _numbered(self, request: Callable[[Session], T]) -> T:
-        """Give a request a number of our own, as its answer could be lost on the way."""
+    def _numbered(self, given: Session | None, request: Callable[[Session | None], T]) -> T:
+        """Give a request a number of our own, unless it has one, or no answer can be lost on the way."""
         sessions = self._sessions
-        assert sessions is not None  # noqa: S101 - asked where there are any
+        if given is not None or sessions is None:
+            return request(given)
         own = sessions.lend()
         try:
             return request(own)

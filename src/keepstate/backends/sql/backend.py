@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from keepstate.backends.answers import (
@@ -145,15 +145,7 @@ class SqlBackend(Lists, Removal):
 
     def apply(self, batch: Batch) -> Applied:
         """See `Backend.apply`."""
-        session, sessions = batch.session, self._sessions
-        if session is not None or sessions is None:
-            return self._apply(batch, session)
-        # as _numbered does
-        own = sessions.lend()
-        try:
-            return self._apply(batch, own)
-        finally:
-            sessions.take_back(own)
+        return self._numbered(batch.session, partial(self._apply, batch))
 
     def _apply(self, batch: Batch, session: Session | None) -> Applied:
         dialect = self._db.dialect
@@ -216,10 +208,7 @@ class SqlBackend(Lists, Removal):
 
     def clear(self, request: Clear) -> Applied:
         """See `Backend.clear`."""
-        session = request.session
-        if session is not None or self._sessions is None:
-            return self._clear(request, session)
-        return self._numbered(lambda own: self._clear(request, own))
+        return self._numbered(request.session, partial(self._clear, request))
 
     def _clear(self, request: Clear, session: Session | None) -> Applied:
         def work(tx: Transaction) -> Applied:

@@ -28,7 +28,7 @@ class Removal(Access):
         def erase(own: Session | None) -> int:
             return self._write(lambda tx: self._erase_run(tx, RunScope(dag_id, run_id), now, own))
 
-        return erase(session) if session is not None or self._sessions is None else self._numbered(erase)
+        return self._numbered(session, erase)
 
     def _erase_run(self, tx: Transaction, run: RunScope, now: int, session: Session | None) -> int:
         scopes = _lock_run(tx, self._db.dialect, run)
@@ -45,7 +45,7 @@ class Removal(Access):
         def erase(own: Session | None) -> bool:
             return self._write(lambda tx: self._erase_asset(tx, scope, now, own))
 
-        return erase(session) if session is not None or self._sessions is None else self._numbered(erase)
+        return self._numbered(session, erase)
 
     def _erase_asset(self, tx: Transaction, scope: AssetScope, now: int, session: Session | None) -> bool:
         scope_id = _lock_asset(tx, self._db.dialect, scope)

@@ -110,17 +110,17 @@ class SqlBackend(Lists, Removal):
             reset = self._write(register)
             rows = self._entries(where, keys, now, limit, offset, texts=texts)
             has_a_say = _registered(rows, fence)
-        if not rows or rows[0][6]:
+        if not rows or rows[0][sql.DELETED]:
             return Reading(0, None, (), 0 if limit is not None else None)
-        first = rows[0]
-        if fence is not None and fence.incarnation not in (None, first[2]):
-            raise stale(scope, fence, ScopeRow.of(first[:8]).standing)
-        found = [StoredEntry(*row[8:14]) for row in rows if row[9] is not None]
+        _, version, incarnation = rows[0][:3]
+        if fence is not None and fence.incarnation not in (None, incarnation):
+            raise stale(scope, fence, ScopeRow.of(rows[0]).standing)
+        found = [StoredEntry(*row[sql.OF_ENTRY]) for row in rows if row[sql.VALUE] is not None]
         if keys is not None and len(keys) > 1:
             wanted = set(keys)
             found = [entry for entry in found if entry.key in wanted]
-        total = None if limit is None else int(self._ask(sql.COUNT_LIVE, where, now=now)[0][8])
-        return Reading(first[1], first[2] if has_a_say else None, tuple(found), total, reset)
+        total = None if limit is None else int(self._ask(sql.COUNT_LIVE, where, now=now)[0][sql.TOTAL])
+        return Reading(version, incarnation if has_a_say else None, tuple(found), total, reset)
 
     def _entries(
         self,
@@ -263,20 +263,20 @@ class SqlBackend(Lists, Removal):
         """See `Backend.history`."""
         where = self._where(scope)
         rows = self._ask(sql.HISTORY, where, key=key, now=now) if where else []
-        # more may be there than the limit in force when the key was last written
-        kept = [StoredVersion(*row[:9]) for row in rows[: rows[0][9]]] if rows else []
+        # last in each row is the limit in force when the key was last written; more may be there
+        kept = [StoredVersion(*row[:-1]) for row in rows[: rows[0][-1]]] if rows else []
         return [one for one in kept if one.expires_at is None or one.expires_at > now][:limit]
 
     def changes(self, scope: EntryScope, *, after: int, now: int) -> tuple[int, list[ChangeNotice]]:
         """See `Backend.changes`."""
         where = self._where(scope)
         found = self._ask(sql.STANDING, where) if where else []
-        if not found or found[0][6]:
+        if not found or found[0][sql.DELETED]:
             return 0, []
-        version = int(found[0][1])
+        scope_id, version = found[0][:2]
         if version <= after:
             return version, []
-        rows = self._query(sql.CHANGED_SINCE, {"scope_id": found[0][0], "after": after, "now": now})
+        rows = self._query(sql.CHANGED_SINCE, {"scope_id": scope_id, "after": after, "now": now})
         notices = [
             ChangeNotice(scope, key, changed, "delete" if text is None else "set", text, updated_at, writer)
             for key, changed, text, updated_at, writer in rows
@@ -380,7 +380,7 @@ def _completed(statement: str, condition: str) -> str:
 
 def _registered(rows: list[Row], fence: Fence) -> bool:
     """Whether the scope that was read stands at this very attempt."""
-    if not rows or rows[0][6]:
+    if not rows or rows[0][sql.DELETED]:
         return False
     try_number, attempt_id = rows[0][3:5]
     same_id = attempt_id == fence.attempt_id or not (attempt_id and fence.attempt_id)

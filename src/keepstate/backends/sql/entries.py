@@ -220,7 +220,7 @@ def put_in_few(
     For databases with one writer at a time; RETURNING would take longer than a statement more.
     """
     row = tx.one(sql.FIND_STANDING, params)
-    if row is None or row[6]:
+    if row is None or row[sql.DELETED]:
         return None
     scope_id, version, incarnation, try_number, attempt_id = row[:5]
     fence = params["try_number"]

@@ -16,6 +16,8 @@ from __future__ import annotations
 # ------------------------------------------------------------------------------------------------- scopes
 
 SCOPE_COLUMNS = "id, version, incarnation, try_number, attempt_id, item, deleted, state"
+DELETED = 6
+"""Which of these says whether the run of the scope was deleted."""
 
 # the row that every change of a scope locks first: whoever holds it is alone in the scope
 LOCK_SCOPE = f"SELECT {SCOPE_COLUMNS} FROM keepstate_scope WHERE digest = :digest{{for_update}}"
@@ -90,6 +92,13 @@ DELETE_ASSET = "DELETE FROM keepstate_asset WHERE id = :id"
 ENTRY_COLUMNS = "e.entry_key, e.value, e.version, e.updated_at, e.expires_at, e.writer"
 LIVE = "e.value IS NOT NULL AND (e.expires_at IS NULL OR e.expires_at > :now)"
 _STANDING = "s.id, s.version, s.incarnation, s.try_number, s.attempt_id, s.item, s.deleted, s.state"
+
+OF_ENTRY = slice(8, 14)
+"""What follows these in a row of reading: the entry, as `StoredEntry` has it."""
+VALUE = 9
+"""Its value, which is null where there is no entry."""
+TOTAL = 8
+"""What follows them in the row of ``COUNT_LIVE``."""
 
 # Reading comes in two forms, by the digest of a task instance and by the id of an asset: {scope}. It answers at least one
 # row where the scope is there, and so is one consistent view even where there is no such entry.

@@ -119,7 +119,13 @@ class SqlBackend(Lists, Removal):
         if keys is not None and len(keys) > 1:
             wanted = set(keys)
             found = [entry for entry in found if entry.key in wanted]
-        total = None if limit is None else int(self._ask(sql.COUNT_LIVE, where, now=now)[0][sql.TOTAL])
+        total = None
+        if limit is not None:
+            counted = self._ask(sql.COUNT_LIVE, where, now=now)
+            if not counted:
+                # it has been removed since its entries were read
+                return Reading(0, None, (), 0)
+            total = int(counted[0][sql.TOTAL])
         return Reading(version, incarnation if has_a_say else None, tuple(found), total, reset)
 
     def _entries(

@@ -68,13 +68,22 @@ def _live_version(tx: Transaction, row: ScopeRow, key: str, now: int) -> int:
 
 
 def _put(tx: Transaction, row: ScopeRow, put: Put, batch: Batch, writer: str) -> None:
+    params = _written(put, batch, writer)
+    params["scope_id"], params["version"] = row.id, row.version
+    if batch.history.limit:
+        _write_and_log(tx, params)
+    else:
+        params["trimmed"] = tx.run(sql.ERASE_LOG_OF_KEY, params)
+        tx.run(sql.PUT_ENTRY, params)
+
+
+def _written(put: Put, batch: Batch, writer: str) -> dict[str, Any]:
+    """Return the parameters that say what is written to an entry and to its log, and how far that is trimmed."""
     size, logged, sha256 = loggable(put.text, batch.history)
     limit = batch.history.limit
-    params: dict[str, Any] = {
-        "scope_id": row.id,
+    return {
         "key": put.key,
         "value": put.text,
-        "version": row.version,
         "now": batch.now,
         "expires_at": put.expires_at,
         "writer": writer,
@@ -87,11 +96,6 @@ def _put(tx: Transaction, row: ScopeRow, put: Put, batch: Batch, writer: str) ->
         "most": most_rows(limit),
         "keep": limit - 1,
     }
-    if limit:
-        _write_and_log(tx, params)
-    else:
-        params["trimmed"] = tx.run(sql.ERASE_LOG_OF_KEY, params)
-        tx.run(sql.PUT_ENTRY, params)
 
 
 def _write_and_log(tx: Transaction, params: dict[str, Any]) -> None:
@@ -174,15 +178,14 @@ def simple_put(batch: Batch) -> dict[str, Any] | None:
     That is one key of a task instance written over whatever stands there, in the name of an attempt that knows its
     incarnation, or of a person.
     """
-    fence, history, scope = batch.fence, batch.history, batch.scope
+    fence, scope = batch.fence, batch.scope
     put = batch.changes[0]
-    limit = history.limit
     if (
         len(batch.changes) != 1
         or not isinstance(put, Put)
         or put.expected is not None
         or not isinstance(scope, TaskScope)
-        or limit == 0
+        or batch.history.limit == 0
     ):
         return None
     try_number = attempt_id = incarnation = None
@@ -190,26 +193,10 @@ def simple_put(batch: Batch) -> dict[str, Any] | None:
         try_number, attempt_id, incarnation = fence.try_number, fence.attempt_id, fence.incarnation
         if incarnation is None:
             return None
-    size, logged, sha256 = loggable(put.text, history)
-    return {
-        "digest": scope.digest,
-        "now": batch.now,
-        "try_number": try_number,
-        "attempt_id": attempt_id,
-        "incarnation": incarnation,
-        "key": put.key,
-        "value": put.text,
-        "expires_at": put.expires_at,
-        "writer": writer_text(batch.writer),
-        "action": "set",
-        "logged": logged,
-        "size": size,
-        "sha256": sha256,
-        "logged_rows": 1,
-        "limit": limit,
-        "most": most_rows(limit),
-        "keep": limit - 1,
-    }
+    params = _written(put, batch, writer_text(batch.writer))
+    params["digest"] = scope.digest
+    params["try_number"], params["attempt_id"], params["incarnation"] = try_number, attempt_id, incarnation
+    return params
 
 
 def put_in_few(

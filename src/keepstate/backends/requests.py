@@ -5,9 +5,11 @@ Times are microseconds since 1970 in UTC. Values are JSON text.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 from keepstate.scope import AssetScope, RunScope, TaskScope, Writer
+from keepstate.values import size_of
 
 HeldScope = TaskScope | RunScope
 """What attempts are made of."""
@@ -80,6 +82,13 @@ class HistoryPolicy:
     limit: int = 20
     days: int = 7
     value_bytes: int = 65_535
+
+    def logged(self, text: str) -> tuple[int, str | None, str | None]:
+        """Return a value's size in bytes, and what the log keeps of it: its text, or above the size limit its SHA-256."""
+        size = size_of(text)
+        if self.value_bytes and size > self.value_bytes:
+            return size, None, hashlib.sha256(text.encode()).hexdigest()
+        return size, text, None
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from keepstate.backends.refusals import conflict, held, stale
 from keepstate.backends.requests import Fence, HistoryPolicy, Put
 from keepstate.clock import DAY, optional_datetime, to_datetime
 from keepstate.scope import AssetScope, Attempt
-from keepstate.values import size_of
 
 if TYPE_CHECKING:
     from keepstate.backends.requests import Batch, Begin, Change, Clear, EntryScope, Holder
@@ -184,15 +182,14 @@ class Record:
         self.updated_at = now
 
     def _put(self, change: Put, now: int, writer: str, history: HistoryPolicy) -> None:
-        text, size, expires_at = change.text, size_of(change.text), change.expires_at
-        too_large = 0 < history.value_bytes < size
-        sha256 = hashlib.sha256(text.encode()).hexdigest() if too_large else None
-        kept = None if too_large else text
+        size, logged, sha256 = history.logged(change.text)
         self._note(
-            StoredVersion(change.key, self.version, "set", kept, size, sha256, now, expires_at, writer),
+            StoredVersion(
+                change.key, self.version, "set", logged, size, sha256, now, change.expires_at, writer
+            ),
             history.limit,
         )
-        self.rows[change.key] = Row(text, self.version, now, expires_at, writer)
+        self.rows[change.key] = Row(change.text, self.version, now, change.expires_at, writer)
 
     def _bury(self, key: str, action: str, now: int, writer: str | None, history: HistoryPolicy) -> None:
         if history.days == 0 or history.limit == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +13,9 @@ from keepstate.backends.sql.scopes import ScopeRow, bury_all
 from keepstate.backends.sql.sessions import find_repeated, note
 from keepstate.clock import DAY
 from keepstate.scope import TaskScope, Writer
-from keepstate.values import size_of
 
 if TYPE_CHECKING:
-    from keepstate.backends.requests import Batch, Clear, HistoryPolicy, Session
+    from keepstate.backends.requests import Batch, Clear, Session
     from keepstate.backends.sql.database import Transaction
     from keepstate.backends.sql.dialects import Dialect
 
@@ -79,7 +77,7 @@ def _put(tx: Transaction, row: ScopeRow, put: Put, batch: Batch, writer: str) ->
 
 def _written(put: Put, batch: Batch, writer: str) -> dict[str, Any]:
     """Return the parameters that say what is written to an entry and to its log, and how far that is trimmed."""
-    size, logged, sha256 = loggable(put.text, batch.history)
+    size, logged, sha256 = batch.history.logged(put.text)
     limit = batch.history.limit
     return {
         "key": put.key,
@@ -108,14 +106,6 @@ def _write_and_log(tx: Transaction, params: dict[str, Any]) -> None:
 def most_rows(limit: int) -> int:
     """Return how many rows a key's log may have before it is trimmed to ``limit``: trimming takes time, so not each time."""
     return limit + limit // 2
-
-
-def loggable(text: str, history: HistoryPolicy) -> tuple[int, str | None, str | None]:
-    """Return a value's size, and what the log keeps of it: its text, or above the limit its hash."""
-    size = size_of(text)
-    if history.value_bytes and size > history.value_bytes:
-        return size, None, hashlib.sha256(text.encode()).hexdigest()
-    return size, text, None
 
 
 def _bury(tx: Transaction, row: ScopeRow, delete: Delete, batch: Batch, writer: str) -> None:

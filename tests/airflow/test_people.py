@@ -42,4 +42,4 @@ def test_a_role_for_another_dag_sees_nothing_of_this_one(tmp_path: Path) -> None
             "keeper": (200, 200, True, True, 204),
             "stranger": (403, 403, False, False, 403),
         }
-        assert "keeper, in the pages" in inside.ask(page, running.token("looker"))[1]
+        assert "keeper, on the web pages" in inside.ask(page, running.token("looker"))[1]

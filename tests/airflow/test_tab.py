@@ -58,7 +58,7 @@ def visit(inside: Inside, browser: Browser) -> Iterator[Visit]:
 def test_an_admin_adds_edits_deletes_and_clears(inside: Inside, visit: Visit) -> None:
     """By mouse, for a task that stored nothing itself; each change is recorded with who made it."""
     _, tab = visit("admin", "plain")
-    expect(tab.get_by_text("Nothing is stored here")).to_be_visible()
+    expect(tab.get_by_text("There are no entries.")).to_be_visible()
     # what is around it says where one is
     expect(tab.get_by_role("banner")).to_have_count(0)
     expect(tab.get_by_role("button", name="Log out")).to_have_count(0)
@@ -68,12 +68,12 @@ def test_an_admin_adds_edits_deletes_and_clears(inside: Inside, visit: Visit) ->
         dialog.get_by_label("Key").fill(key)
         dialog.get_by_label("Value").fill(value)
         dialog.get_by_role("button", name="Save").click()
-        expect(tab.get_by_role("row", name=key)).to_contain_text("admin, in the pages")
+        expect(tab.get_by_role("row", name=key)).to_contain_text("admin, on the web pages")
     assert inside.entries("plain") == {"by hand": 41, "other": "x"}
     tab.get_by_role("button", name="Edit by hand").click()
     dialog = tab.get_by_role("dialog", name="Edit Task State Store")
     dialog.get_by_label("Value").fill("[42")
-    expect(dialog.get_by_text("This is no JSON")).to_be_visible()
+    expect(dialog.get_by_text("This is not valid JSON")).to_be_visible()
     dialog.get_by_label("Value").fill("[42]")
     dialog.get_by_role("button", name="Save").click()
     expect(tab.get_by_role("row", name="by hand")).to_contain_text("[42]")
@@ -85,7 +85,7 @@ def test_an_admin_adds_edits_deletes_and_clears(inside: Inside, visit: Visit) ->
     dialog = tab.get_by_role("dialog")
     expect(dialog).to_contain_text("This removes 1 entry")
     dialog.get_by_role("button", name="Clear All").click()
-    expect(tab.get_by_text("Nothing is stored here")).to_be_visible()
+    expect(tab.get_by_text("There are no entries.")).to_be_visible()
     assert inside.entries("plain") == {}
     tab.get_by_role("link", name="Removed keys").click()
     tab.get_by_role("link", name="by hand").click()
@@ -251,6 +251,6 @@ def test_beside_airflow_s_own_tab_it_adds_what_that_lacks(inside: Inside, visit:
     versions = tab.locator(".versions > li")
     expect(versions.first).to_contain_text("admin, through the API")
     versions.nth(1).get_by_role("button", name="Restore").click()
-    expect(versions.first).to_contain_text("admin, in the pages")
+    expect(versions.first).to_contain_text("admin, on the web pages")
     page.get_by_role("link", name="Storage", exact=True).click()
     expect(page.get_by_role("row", name="page")).to_contain_text("80")

@@ -98,7 +98,7 @@ def test_a_wrong_token_does_not_log_in(http: httpx.Client) -> None:
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
     assert "kst_wrong" not in answer.text
-    assert "This token is not known, or no longer." in answer.text
+    assert "This token is unknown, expired or revoked." in answer.text
 
 
 def test_a_link_logs_in_once(served: Served, http: httpx.Client) -> None:
@@ -112,7 +112,7 @@ def test_a_link_logs_in_once(served: Served, http: httpx.Client) -> None:
     http.cookies.clear()
     again = http.get(link)
     assert again.status_code == 401
-    assert "This link has served, or is older than ten minutes." in again.text
+    assert "This link was used already, or is older than ten minutes." in again.text
     assert "set-cookie" not in again.headers
 
 

@@ -69,7 +69,7 @@ def test_no_page_breaks_a_rule(visit: Callable[..., Page], story: Story, theme: 
         if opener.startswith("Add"):
             page.get_by_label("Custom").check()
             page.get_by_role("button", name="Save").click()
-            expect(page.get_by_text("A value is needed")).to_be_visible()
+            expect(page.get_by_text("Enter a value")).to_be_visible()
         judge(page, opener)
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_be_hidden()

@@ -32,7 +32,7 @@ def test_what_is_typed_is_checked_as_one_types(visit: Callable[..., Page], state
     dialog = page.get_by_role("dialog")
     key, value = dialog.get_by_label("Key"), dialog.get_by_label("Value")
     value.fill('{"page": 7,\n"rows": [1 2]}')
-    expect(dialog).to_contain_text("This is no JSON. Line 2, column 12: expecting ',' delimiter.")
+    expect(dialog).to_contain_text("This is not valid JSON. Line 2, column 12: expecting ',' delimiter.")
     expect(value).to_have_attribute("aria-invalid", "true")
     value.fill('{"page": 7}')
     expect(dialog).to_contain_text("10 bytes of at most 65,535")
@@ -43,13 +43,13 @@ def test_what_is_typed_is_checked_as_one_types(visit: Callable[..., Page], state
     expect(dialog).not_to_contain_text("between slashes")
     dialog.get_by_label("Custom").check()
     dialog.get_by_label("Date and time").fill("2025-12-01T12:00:00")
-    expect(dialog).to_contain_text("This time has passed")
+    expect(dialog).to_contain_text("This time is in the past")
     dialog.get_by_role("button", name="Save").click()
-    expect(dialog).to_contain_text("This time has passed")
+    expect(dialog).to_contain_text("This time is in the past")
     assert state.get("page") is None
     # half past five in Berlin
     dialog.get_by_label("Date and time").fill("2026-02-01T17:30:00")
-    expect(dialog).not_to_contain_text("This time has passed")
+    expect(dialog).not_to_contain_text("This time is in the past")
     dialog.get_by_role("button", name="Save").click()
     expect(page.get_by_role("row", name="page", exact=False).first).to_be_visible()
     expect(dialog).to_be_hidden()
@@ -100,7 +100,7 @@ def test_an_edit_over_a_newer_version_warns_and_shows_both(
     state.set("cursor", {"page": 10, "rows": [], "since": "2025-12-13"})
     dialog.get_by_role("button", name="Save").click()
     warning = dialog.get_by_role("alert")
-    expect(warning).to_contain_text("Somebody has changed this entry meanwhile.")
+    expect(warning).to_contain_text("This entry has changed since you opened it.")
     expect(warning).to_contain_text('{"page": 10, "rows": [], "since": "2025-12-13"}')
     expect(warning.get_by_role("listitem")).to_have_text(["page was 10 is 1"], use_inner_text=False)
     assert state.get("cursor")["page"] == 10
@@ -118,7 +118,7 @@ def test_what_stands_there_can_be_taken_instead(visit: Callable[..., Page], stat
     dialog.get_by_label("Value").fill('"mine"')
     state.set("job_id", "theirs")
     dialog.get_by_role("button", name="Save").click()
-    dialog.get_by_role("button", name="Take what it holds now").click()
+    dialog.get_by_role("button", name="Use the current value").click()
     expect(dialog.get_by_label("Value")).to_have_value('"theirs"')
     expect(dialog.get_by_role("alert")).to_be_hidden()
 
@@ -133,7 +133,9 @@ def test_an_entry_that_is_gone_or_there_already_is_told(
     expect(dialog).to_be_visible()
     state.delete("job_id")
     dialog.get_by_role("button", name="Save").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("Somebody has removed this entry meanwhile.")
+    expect(dialog.get_by_role("alert")).to_contain_text(
+        "This entry was deleted or has expired since you opened it."
+    )
     assert state.get("job_id") is None
     dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_be_hidden()
@@ -142,7 +144,7 @@ def test_an_entry_that_is_gone_or_there_already_is_told(
     dialog.get_by_label("Key").fill("job_id")
     dialog.get_by_label("Value").fill('"driver-0002"')
     dialog.get_by_role("button", name="Save").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("This key is there already.")
+    expect(dialog.get_by_role("alert")).to_contain_text("This key already exists.")
     assert state.get("job_id") == "driver-0001"
 
 
@@ -156,7 +158,7 @@ def test_a_deletion_over_a_newer_version_asks_again(
     expect(dialog).to_be_visible()
     state.set("job_id", "driver-0007")
     dialog.get_by_role("button", name="Delete").click()
-    expect(dialog).to_contain_text("It has changed since you looked.")
+    expect(dialog).to_contain_text("This entry has changed since you opened it.")
     expect(dialog).to_contain_text("driver-0007")
     assert state.get("job_id") == "driver-0007"
     dialog.get_by_role("button", name="Delete").click()

@@ -30,7 +30,7 @@ def test_log_in_and_out(visit: Callable[..., Page], served: Served) -> None:
     expect(page.get_by_label("Token")).to_be_focused()
     page.keyboard.type("kst_wrong")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_have_text("This token is not known, or no longer.")
+    expect(page.get_by_role("alert")).to_have_text("This token is unknown, expired or revoked.")
     page.get_by_label("Token").fill(served.token("viewer"))
     page.keyboard.press("Enter")
     page.wait_for_url("**/assets")
@@ -54,7 +54,7 @@ def test_correct_an_offset_by_mouse(visit: Callable[..., Page], story: Story) ->
     expect(dialog).to_be_hidden()
     expect(page.get_by_role("status").filter(has_text="Saved rows")).to_be_visible()
     expect(page.get_by_role("row", name="rows")).to_contain_text('{"offset": 17}')
-    expect(page.get_by_role("row", name="rows")).to_contain_text("editor-0, in the pages")
+    expect(page.get_by_role("row", name="rows")).to_contain_text("editor-0, on the web pages")
     with story.attempt(REPORT, "success") as retry:
         assert retry.get("rows") == {"offset": 17}
 
@@ -136,19 +136,19 @@ def test_clear_all(visit: Callable[..., Page], story: Story) -> None:
     state = story.store.task(LOAD.dag_id, LOAD.run_id, LOAD.task_id)
     page = visit(LOAD_PATH)
     page.get_by_role("button", name="Clear All Task State Store").click()
-    dialog = page.get_by_role("dialog", name="Clear all of load?")
-    expect(dialog).to_contain_text("This removes 5 entries. The next attempt begins at the beginning")
-    expect(dialog).to_contain_text("An attempt is running now.")
+    dialog = page.get_by_role("dialog", name="Clear all entries of load?")
+    expect(dialog).to_contain_text("This deletes 5 entries. The next attempt starts from the beginning")
+    expect(dialog).to_contain_text("An attempt is running.")
     dialog.get_by_role("button", name="Clear All").click()
-    expect(page.get_by_text("Nothing is stored here")).to_be_visible()
+    expect(page.get_by_text("There are no entries.")).to_be_visible()
     assert state.entries() == []
     assert [one.action for one in state.history("job_id")] == ["clear", "set"]
     state.set("job_id", "driver-0002")
     page.reload()
     page.get_by_role("button", name="Clear All Task State Store").click()
-    page.get_by_label("Forget the history too").check()
+    page.get_by_label("Also delete the history").check()
     dialog.get_by_role("button", name="Clear All").click()
-    expect(page.get_by_text("Nothing is stored here")).to_be_visible()
+    expect(page.get_by_text("There are no entries.")).to_be_visible()
     assert state.history("job_id") == []
 
 
@@ -189,7 +189,7 @@ def test_every_dialog_is_used_by_keyboard_alone(visit: Callable[..., Page], stor
         )
         assert dialog.evaluate(inside)
     page.keyboard.press("Escape")
-    expect(page.get_by_text("Press Esc again to drop what you typed.")).to_be_visible()
+    expect(page.get_by_text("Press Esc again to discard your changes.")).to_be_visible()
     expect(dialog).to_be_visible()
     tab_to(page, dialog.get_by_label("Value"))
     page.keyboard.type("[1, 2]")
@@ -213,11 +213,11 @@ def test_every_dialog_is_used_by_keyboard_alone(visit: Callable[..., Page], stor
     tab_to(page, page.get_by_role("button", name="Clear All Task State Store"))
     page.keyboard.press("Enter")
     expect(dialog).to_be_visible()
-    tab_to(page, dialog.get_by_label("Forget the history too"))
+    tab_to(page, dialog.get_by_label("Also delete the history"))
     page.keyboard.press("Space")
     tab_to(page, dialog.get_by_role("button", name="Clear All"))
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Nothing is stored here")).to_be_visible()
+    expect(page.get_by_text("There are no entries.")).to_be_visible()
     assert state.history("job_id") == []
 
 

@@ -24,12 +24,12 @@ def form(**fields: object) -> Typed:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ('{"a": 1,\n "b": }', "This is no JSON. Line 2, column 7: expecting value."),
-        ("done", 'Line 1, column 1: expecting value. A text stands in double quotes, like "done".'),
+        ('{"a": 1,\n "b": }', "This is not valid JSON. Line 2, column 7: expecting value."),
+        ("done", 'Line 1, column 1: expecting value. Text needs double quotes, like "done".'),
         ("[1, 2", "Line 1, column 6"),
         ("1 2", "Line 1, column 3: extra data"),
-        ("", "A value is needed"),
-        ("   ", "A value is needed"),
+        ("", "Enter a value"),
+        ("   ", "Enter a value"),
         ("null", "Value is None"),
         ("NaN", "NaN is no JSON"),
         ("[1e999]", "inf"),
@@ -38,7 +38,7 @@ def form(**fields: object) -> Typed:
         ("[" * 300 + "]" * 300, "nested deeper"),
         ("[" * 100_000, "nested too deep"),
         ('{"a": 1, "a": 2}', 'the name "a" stands twice'),
-        (f'"{"é" * 40_000}"', "80,002 bytes, and 65,535 is the most"),
+        (f'"{"é" * 40_000}"', "80,002 bytes, and at most 65,535 are allowed"),
     ],
 )
 def test_a_value_that_can_not_be_stored_is_explained(value: str, problem: str) -> None:
@@ -89,11 +89,11 @@ def test_an_entry_expires_as_chosen(how: str, text: str, expires: timedelta | No
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "Say when"),
-        ("2026-01-01T00:00:00Z", "has passed"),
-        ("2020-01-01T00:00:00Z", "has passed"),
+        ("", "Choose when"),
+        ("2026-01-01T00:00:00Z", "is in the past"),
+        ("2020-01-01T00:00:00Z", "is in the past"),
         ("2026-01-02T00:00:00", "offset from UTC"),
-        ("tomorrow", "no date and time"),
+        ("tomorrow", "not a date and time"),
     ],
 )
 def test_a_time_that_can_not_be_is_explained(text: str, problem: str) -> None:

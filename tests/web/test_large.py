@@ -72,9 +72,9 @@ def test_a_key_is_found_among_many(visit: Callable[..., Page], store: StateStore
     store.task("many", "r", "t").set("key-04719", "changed")
     expect(page.get_by_role("row", name="key-04719")).to_contain_text("changed")
     find.fill("key")
-    expect(page.get_by_text("There are more; type more of the key.")).to_be_visible()
+    expect(page.get_by_text("There are more matches.")).to_be_visible()
     find.fill("nothing like it")
-    expect(page.get_by_text("No key has")).to_be_visible()
+    expect(page.get_by_text("No key contains")).to_be_visible()
     page.goto("/dags/few/runs/r/tasks/t")
     expect(find).to_be_hidden()
 

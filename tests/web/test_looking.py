@@ -27,7 +27,7 @@ def test_history_shows_differences_and_restores(visit: Callable[..., Page], stor
     expect(changes).to_have_text(["page was 7 is 9", "rows[3] is 4 added"])
     page.get_by_role("button", name="Restore version 2").click()
     expect(page.get_by_role("status").filter(has_text="Restored version 2 of cursor")).to_be_visible()
-    expect(newest).to_contain_text("editor-0, in the pages")
+    expect(newest).to_contain_text("editor-0, on the web pages")
     assert state.get("cursor")["page"] == 7
     entry = state.entry("cursor")
     assert entry is not None
@@ -44,7 +44,7 @@ def test_a_restore_over_a_newer_version_is_refused(visit: Callable[..., Page], s
         page.reload()
     state.set("cursor", "new")
     page.get_by_role("button", name="Restore version 2").click()
-    expect(page.get_by_text("has changed since this page was loaded")).to_be_visible()
+    expect(page.get_by_text("The entry cursor has changed since you opened this page")).to_be_visible()
     assert state.get("cursor") == "new"
 
 
@@ -55,7 +55,7 @@ def test_progress_is_a_bar(visit: Callable[..., Page], story: Story) -> None:
     expect(page.get_by_role("row", name="position")).to_contain_text("2,817 of 5,000 · 56%")
     assert list(story.store.task("scan", "r", "t", try_number=1).checkpoint(iter("abc"))) == ["a", "b", "c"]
     page.goto("/dags/scan/runs/r/tasks/t")
-    expect(page.get_by_role("row", name="position")).to_contain_text("3 done so far, finished")
+    expect(page.get_by_role("row", name="position")).to_contain_text("3 done, finished")
 
 
 def test_attempts_are_on_a_time_line_with_what_they_wrote(visit: Callable[..., Page], story: Story) -> None:
@@ -84,7 +84,7 @@ def test_assets_and_their_last_writer(visit: Callable[..., Page], story: Story) 
     expect(page.get_by_role("group", name="Expires")).to_be_hidden()
     page.get_by_label("Value").fill('"2025-12-14"')
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("row", name="watermark")).to_contain_text("editor-0, in the pages")
+    expect(page.get_by_role("row", name="watermark")).to_contain_text("editor-0, on the web pages")
     assert story.store.asset("orders").get("watermark") == "2025-12-14"
     page.get_by_role("row", name="schema").get_by_role("link", name="etl_orders / ").click()
     page.wait_for_url("**/tasks/load")

@@ -101,7 +101,7 @@ def test_what_is_not_there_is_told_on_a_page(client: Callable[..., httpx.Client]
     for path in ABSENT:
         answer = viewer.get(path)
         assert answer.status_code == 404, path
-        assert "To the dags" in answer.text
+        assert "Go to the dags" in answer.text
     assert story
 
 
@@ -113,7 +113,7 @@ def test_an_address_of_no_page(client: Callable[..., httpx.Client], served: Serv
         page = viewer.get(path, headers=people)
         assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
         assert "There is no page at this address." in page.text
-        assert "To the dags" in page.text
+        assert "Go to the dags" in page.text
         assert page.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
         assert viewer.get(path).json() == {"detail": "Not Found"}
     assert viewer.get("/api/v2/nothing", headers=people).json() == {"detail": "Not Found"}
@@ -123,7 +123,7 @@ def test_an_address_of_no_page(client: Callable[..., httpx.Client], served: Serv
             page = stranger.get("/nothing")
             assert page.status_code == 404
             assert "There is no page at this address." in page.text
-            assert "To the dags" not in page.text
+            assert "Go to the dags" not in page.text
 
 
 def test_who_is_not_logged_in_is_sent_to_log_in(served: Served, story: Story) -> None:

@@ -47,7 +47,7 @@ def test_each_kind_is_found(served: Served, story: Story) -> None:
         assert "/history?key=watermark" in groups("waterm")
         assert 'href="/assets/' in groups("warehouse")
         assert "odd &lt;b&gt;" in groups("odd <b>dag").replace("<mark>", "").replace("</mark>", "")
-        assert "Nothing has this in its name" in groups("no such thing")
+        assert "No name contains this text" in groups("no such thing")
         assert "Type a part of the name" in groups("  ")
 
 
@@ -69,7 +69,7 @@ def test_nothing_is_found_beyond_the_pattern(served: Served, story: Story) -> No
     story.store.asset("secret_asset").set("secret_key", 1)
     with httpx.Client(base_url=served.url, headers=served.headers("viewer", dags="fine_*")) as client:
         found = client.get("/search", params={"q": "secret"}).text
-        assert "Nothing has this in its name" in found
+        assert "No name contains this text" in found
         assert "secret_" not in found
         assert "fine_tune" in client.get("/search", params={"q": "tun"}).text.replace("<mark>", "").replace(
             "</mark>", ""

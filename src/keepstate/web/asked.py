@@ -163,7 +163,7 @@ def _carried_out(call: Callable[[Asked], Response], asked: Asked, watch: Watch |
 
 def not_found(what: str) -> HTTPException:
     """Make the answer for what is not there, as far as the caller can know."""
-    return HTTPException(_NOT_FOUND, f"There is no such {what}, or none that you may see.")
+    return HTTPException(_NOT_FOUND, f"This {what} does not exist, or you are not allowed to see it.")
 
 
 async def _fields(request: Request) -> dict[str, str]:
@@ -173,4 +173,4 @@ async def _fields(request: Request) -> dict[str, str]:
         body = (await request.body()).decode()
         return dict(parse_qsl(body, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS))
     except ValueError:
-        raise HTTPException(400, "That is no form of these pages.") from None
+        raise HTTPException(400, "The form can't be read. Reload the page and try again.") from None

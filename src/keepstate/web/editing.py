@@ -259,7 +259,7 @@ def clear(asked: Asked) -> Response:
 
 
 def _gone(key: str) -> HTTPException:
-    return HTTPException(404, f"The entry {key} is gone: somebody removed it, or its time came.")
+    return HTTPException(404, f"The entry {key} no longer exists: it was deleted, or has expired.")
 
 
 def done(message: str) -> Response:

@@ -96,25 +96,25 @@ def _key_problem(key: str) -> str | None:
     try:
         check_key(key)
     except InvalidInputError as exc:
-        return _sentence(str(exc))
+        return sentence(str(exc))
     return None
 
 
 def _value(text: str) -> tuple[str, str | None]:
     """Return the JSON text that the store would keep, and what is the matter."""
     if not text.strip():
-        return "", 'A value is needed: any JSON but null. A text stands in double quotes, like "done".'
+        return "", 'Enter a value: any JSON except null. Text needs double quotes, like "done".'
     try:
         value = strictly(text)
         return encode(value), None
     except json.JSONDecodeError as exc:
-        hint = "" if text.lstrip()[:1] in '{["' else ' A text stands in double quotes, like "done".'
+        hint = "" if text.lstrip()[:1] in '{["' else ' Text needs double quotes, like "done".'
         what = exc.msg[:1].lower() + exc.msg[1:].removesuffix(" at")
-        return "", f"This is no JSON. Line {exc.lineno}, column {exc.colno}: {what}.{hint}"
+        return "", f"This is not valid JSON. Line {exc.lineno}, column {exc.colno}: {what}.{hint}"
     except RecursionError:
-        return "", "The value is nested too deep."
+        return "", "The value is nested too deeply."
     except (InvalidInputError, InvalidTypeError, ValueError) as exc:
-        return "", _sentence(str(exc))
+        return "", sentence(str(exc))
 
 
 def _size_problem(text: str, limit: int) -> str | None:
@@ -122,8 +122,8 @@ def _size_problem(text: str, limit: int) -> str | None:
     if not limit or size <= limit:
         return None
     return (
-        f"The value takes {size:,} bytes, and {limit:,} is the most that people may store here "
-        "(max_value_storage_bytes). Keep the data elsewhere, and store where it is."
+        f"The value takes {size:,} bytes, and at most {limit:,} are allowed (max_value_storage_bytes). "
+        "Keep the data elsewhere, and store its location here."
     )
 
 
@@ -137,7 +137,7 @@ def _expiry(
     if form.expiry != CUSTOM:
         return expiry(None, now=now, default_days=settings.default_retention_days), None
     if not form.expires_at:
-        return None, None if unfinished else "Say when the entry expires."
+        return None, None if unfinished else "Choose when the entry expires."
     return _moment(form.expires_at, now)
 
 
@@ -145,15 +145,16 @@ def _moment(text: str, now: int) -> tuple[int | None, str | None]:
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        return None, "This is no date and time."
+        return None, "This is not a date and time."
     if moment.tzinfo is None:
         return None, "The time needs its offset from UTC."
     micros = to_micros(moment)
     if micros <= now:
-        return None, "This time has passed; the entry would be gone at once."
-    return (micros, None) if micros <= LAST_INSTANT else (None, "The year 9999 is the last.")
+        return None, "This time is in the past. Choose a later one."
+    return (micros, None) if micros <= LAST_INSTANT else (None, "The last possible year is 9999.")
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """Return what an error says as people read it: with a capital letter and a full stop."""
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "…")) else f"{text}."

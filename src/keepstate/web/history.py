@@ -35,7 +35,7 @@ _NOT_AS_SEEN = 412
 # two larger values are not compared: who waits for that reads neither
 _COMPARED = 100_000
 
-_ACTIONS = {"set": "Set", "delete": "Deleted", "clear": "Cleared", "reset": "Began anew"}
+_ACTIONS = {"set": "Set", "delete": "Deleted", "clear": "Cleared", "reset": "Reset"}
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,8 @@ def restore(asked: Asked) -> Response:
         if exc.status_code != _NOT_AS_SEEN:
             raise
         raise HTTPException(
-            _NOT_AS_SEEN, f"{form.key} has changed since this page was loaded. Look again, and decide again."
+            _NOT_AS_SEEN,
+            f"The entry {form.key} has changed since you opened this page. Check its current value before you restore.",
         ) from None
     return done(f"Restored version {form.version} of {form.key}")
 

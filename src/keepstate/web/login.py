@@ -51,7 +51,7 @@ async def show(request: Request) -> Response:
     caller = await service.work.write(service.tokens.spend_login, code)
     if caller is None:
         failed(request)
-        return _form(request, "This link has served, or is older than ten minutes.", target, 401)
+        return _form(request, "This link was used already, or is older than ten minutes.", target, 401)
     return await _logged_in(request, caller, target)
 
 
@@ -60,14 +60,14 @@ async def log_in(request: Request) -> Response:
     refuse_other_sites(request)
     body = await request.body()
     if len(body) > _MOST:
-        raise HTTPException(413, "that is no login form")
+        raise HTTPException(413, "The login form is too large.")
     fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=10)
     target = _target(request, fields.get("next", [""])[0])
     service = service_of(request)
     caller = await service.work.read(service.tokens.check, fields.get("token", [""])[0].strip())
     if caller is None:
         failed(request)
-        return _form(request, "This token is not known, or no longer.", target, 401)
+        return _form(request, "This token is unknown, expired or revoked.", target, 401)
     return await _logged_in(request, caller, target)
 
 

@@ -33,7 +33,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters.update(
-        instant=_instant, plain_time=_plain_time, number=_number, size=_size, moment=to_datetime
+        instant=_instant, plain_time=_plain_time, number=_number, size=_size, days=_days, moment=to_datetime
     )
     environment.globals.update(asset=_asset, with_query=with_query, look_of=look_of, anchor=anchor)
     return environment
@@ -61,6 +61,10 @@ def _plain_time(moment: datetime) -> str:
 
 def _number(value: int) -> str:
     return f"{value:,}"
+
+
+def _days(count: int) -> str:
+    return "1 day" if count == 1 else f"{count:,} days"
 
 
 _KILO = 1024

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from keepstate.web.asked import Asked
     from keepstate.web.frame import Frame
 
-RUNS, RUNS_LOOKED_INTO, KEYS = 1000, 40, 10_000
-"""How many of the newest runs are looked at, of how many of these the tasks and keys, and how many keys."""
+ASSETS, RUNS, RUNS_LOOKED_INTO, KEYS = 1000, 1000, 40, 10_000
+"""How many assets and newest runs are looked at, of how many of these runs the tasks and keys, and how many keys."""
 
 MOST = 20
 """How many are shown of each kind."""
@@ -61,6 +61,7 @@ class Search:
     frame: Frame
     text: str
     groups: tuple[Group, ...]
+    assets: int
     runs: int
     runs_looked_into: int
 
@@ -71,7 +72,7 @@ def show(asked: Asked) -> Response:
     groups = tuple(group for group in _groups(asked, text) if group.found) if text else ()
     title = f"Search: {text}" if text else "Search"
     frame = asked.frame(title, "search", Crumb("Search"), text=text)
-    context = Search(frame, text, groups, RUNS, RUNS_LOOKED_INTO)
+    context = Search(frame, text, groups, ASSETS, RUNS, RUNS_LOOKED_INTO)
     return asked.answer(context, "search.html", "_search.html")
 
 
@@ -143,7 +144,7 @@ def _assets(asked: Asked, text: str) -> Iterator[Found]:
 
 
 def _asset_names(asked: Asked) -> list[tuple[str, str, int]]:
-    found = asked.backend.assets(now=asked.store.clock(), pattern=asked.caller.assets, limit=_AT_ONCE)
+    found = asked.backend.assets(now=asked.store.clock(), pattern=asked.caller.assets, limit=ASSETS)
     return [(one.name, one.uri, one.id) for one in found]
 
 

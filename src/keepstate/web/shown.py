@@ -156,7 +156,7 @@ def _is_count(value: object) -> bool:
 
 # ------------------------------------------------------------------------------------------------- writers
 
-_PEOPLE = {"web": "in the pages", "cli": "by command line", "api": "through the API"}
+_PEOPLE = {"web": "on the web pages", "cli": "on the command line", "api": "through the API"}
 
 
 def writer_shown(text: str | None, scope: EntryScope, asked: Asked) -> WriterShown | None:

@@ -16,6 +16,7 @@ from keepstate.server.auth import recognise
 from keepstate.server.roles import ForbiddenError
 from keepstate.server.service import service_of
 from keepstate.web.addresses import Addresses
+from keepstate.web.forms import sentence
 from keepstate.web.frame import Frame, here
 from keepstate.web.rendering import render
 
@@ -29,10 +30,10 @@ _UNAUTHENTICATED = 401
 _NOT_FOUND = 404
 _HEADINGS = {
     401: "You are not logged in",
-    403: "You may not do this",
-    404: "Nothing here",
-    409: "That can't be done now",
-    429: "Too many tries",
+    403: "You are not allowed to do this",
+    404: "Not found",
+    409: "This can't be done now",
+    429: "Too many wrong logins",
     503: "The store can't be reached",
 }
 
@@ -54,11 +55,11 @@ def answer(request: Request, exc: Exception) -> Response:
     if status == _UNAUTHENTICATED:
         if host is None:
             return _to_login(request)
-        message = f"Log in to {host.name}, and open this page there."
+        message = f"Log in to {host.name}, then open this page there again."
     if "hx-request" in request.headers:
         return PlainTextResponse(message, status)
     caller = request.scope.get("keepstate.caller")
-    heading = _HEADINGS.get(status, "Something is the matter")
+    heading = _HEADINGS.get(status, "Something went wrong")
     frame = Frame(
         heading,
         caller.name if caller else "",
@@ -81,21 +82,21 @@ async def of_no_page(request: Request) -> Response:
 def _told(request: Request, exc: Exception) -> tuple[int, str]:
     """Return the status of an error, and what people are told of it."""
     if isinstance(exc, HTTPException):
-        return exc.status_code, str(exc.detail)
+        return exc.status_code, sentence(str(exc.detail))
     if isinstance(exc, ForbiddenError):
-        return 403, str(exc)
+        return 403, sentence(str(exc))
     if isinstance(exc, InvalidIdError):
         # no such id is ever given, so there is nothing of that name
-        return 404, "There is no such thing, or none that you may see."
+        return 404, "This does not exist, or you are not allowed to see it."
     what = f"{request.method} {request.scope['path']}"
     if isinstance(exc, BackendError):
         # where the database is concerns those who run the server
         log.error("%s: %s", what, exc)
-        return answers.status_of(exc), "The server's log says why. Try again later."
+        return answers.status_of(exc), "Try again later. The server's log has the details."
     if isinstance(exc, KeepstateError):
-        return answers.status_of(exc), str(exc)
+        return answers.status_of(exc), sentence(str(exc))
     log.error("%s: a fault of the server's", what, exc_info=exc)
-    return 500, "The server made a mistake, which its log describes."
+    return 500, "An error occurred on the server. Its log has the details."
 
 
 def _to_login(request: Request) -> Response:

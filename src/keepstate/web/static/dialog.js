@@ -49,7 +49,7 @@
     if (!typed || warned) return;
     event.preventDefault();
     warned = true;
-    toast("Press Esc again to drop what you typed.", "fine");
+    toast("Press Esc again to discard your changes.", "fine");
   });
   dialog.addEventListener("close", () => {
     warned = false;
@@ -71,10 +71,10 @@
   });
 
   document.addEventListener("htmx:responseError", (event) => {
-    toast(event.detail.xhr.responseText || "The server made a mistake.", "bad");
+    toast(event.detail.xhr.responseText || "An error occurred on the server.", "bad");
   });
   document.addEventListener("htmx:sendError", (event) => {
-    if (event.detail.elt.id !== "live") toast("The server can't be reached. Nothing was changed.", "bad");
+    if (event.detail.elt.id !== "live") toast("The server can't be reached. Try again later.", "bad");
   });
 
   // what is typed is checked by the server, whose rules they are

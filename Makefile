@@ -55,7 +55,7 @@ test-airflow: check browser ## The integration with Airflow, in every version th
 # What `test` tries on MariaDB.
 .PHONY: test-mysql
 test-mysql: check ## Stores on MySQL itself, in every version that is known here, with the slow tests of these
-	for version in $$($(BIN)/python -m tests.support.mysql_releases); do \
+	versions=$$($(BIN)/python -m tests.support.mysql_releases); for version in $$versions; do \
 		echo "--- MySQL $$version"; \
 		TEST_MYSQL=$$version $(BIN)/python -m pytest -m mysql --timeout=1800 -n 2 --dist worksteal $(PYTEST_ARGS); \
 	done

@@ -70,6 +70,19 @@ def test_a_server_without_a_connection_left_is_waited_for() -> None:
         assert found == [2]
 
 
+def test_a_connection_that_was_idle_for_too_long_is_made_anew(mysql: MysqlServer, mysql_url: str) -> None:
+    """The server has ended it; nobody hears of it, though a call may not be tried again."""
+    connected_to_it = (
+        f"SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{mysql_url.rpartition('/')[2]}'"
+    )
+    with mysql.set_globally(wait_timeout=1), open_url(mysql_url, timeout=0) as store:
+        tss = task(store)
+        tss.set("n", 1)
+        for number in (2, 3):
+            wait_until(lambda: mysql.execute(connected_to_it) == [(0,)])
+            assert tss.increment("n") == number
+
+
 def test_a_write_that_is_a_deadlock_s_victim_is_done_again(mysql: MysqlServer, mysql_url: str) -> None:
     """Once: nobody hears of it."""
     deadlocks = "SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'"

@@ -6,7 +6,9 @@ server does to store an entry. `postgresql` and `mysql` say how their servers an
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from operator import itemgetter
@@ -97,6 +99,8 @@ class EngineDatabase(ABC):
         # they wait here, as many at most as the turnstile lets in, because checking them in and out takes its time.
         self._turnstile = Turnstile(_POOL_SIZE) if owned else None
         self._warm: list[Any] = []
+        # seconds after which one that nobody used is no longer trusted, as the server may have ended it
+        self._most_idle = math.inf
         self._driver_error: type[Exception] = engine.dialect.dbapi.Error  # type: ignore[union-attr]
         forking.carry(self)
 
@@ -182,10 +186,9 @@ class EngineDatabase(ABC):
         turnstile = self._turnstile
         if turnstile and not turnstile.enter(time_left(self._timeout)):
             raise TransientError("all connections of the pool are in use")
-        try:
-            return self._warm.pop()
-        except IndexError:
-            pass
+        warm = self._warm_one()
+        if warm is not None:
+            return warm
         try:
             lent: Any = self._engine.raw_connection()
         except BaseException as exc:
@@ -209,6 +212,17 @@ class EngineDatabase(ABC):
             raise
         return lent
 
+    def _warm_one(self) -> Any | None:
+        """Return a connection that waits here, if there is one that was used lately."""
+        while True:
+            try:
+                lent = self._warm.pop()
+            except IndexError:
+                return None
+            if time.monotonic() - lent.info[_USED_AT] < self._most_idle:
+                return lent
+            lent.invalidate()
+
     def _cursor(self, lent: Any) -> Any:
         """Return a connection's cursor. Each has one, as making one takes as long as a small statement."""
         info = lent.info
@@ -220,6 +234,7 @@ class EngineDatabase(ABC):
     def _take_back(self, lent: Any) -> None:
         """Keep a connection for the next request, or return one of a caller's pool as it came."""
         if self._turnstile:
+            lent.info[_USED_AT] = time.monotonic()
             self._warm.append(lent)
             self._turnstile.leave()
             return
@@ -298,6 +313,7 @@ def text_of(exc: Exception) -> str:
 # what we keep in a pooled connection's `info`, which goes when the connection does
 _CURSOR = "keepstate_cursor"
 _WAS_MANUAL = "keepstate_was_manual"
+_USED_AT = "keepstate_used_at"
 
 
 # kept, so that a forked child never closes what its parent uses

@@ -116,8 +116,10 @@ class MysqlDatabase(EngineDatabase):
                 f"keepstate does not work with the driver {engine.dialect.driver!r}; make the engine with "
                 "mysql+pymysql:// or mysql+mysqldb://"
             )
-        seconds = max(1, math.ceil(timeout))
-        self._ours: dict[str, object] = dict(zip(_SESSION, (_MODE, seconds, seconds), strict=True))
+        self._seconds = max(1, math.ceil(timeout))
+        self._ours: dict[str, object] = dict(
+            zip(_SESSION, (_MODE, self._seconds, self._seconds), strict=True)
+        )
         super().__init__(engine, owned=owned, timeout=timeout)
 
     # ------------------------------------------------------------------------------------------ statements
@@ -169,26 +171,29 @@ class MysqlDatabase(EngineDatabase):
         """Check a new connection; return how long a statement may be, and what the session came with."""
         cursor = connection.cursor()
         cursor.execute(
-            "SELECT VERSION(), DATABASE(), @@max_allowed_packet, "
+            "SELECT VERSION(), DATABASE(), @@max_allowed_packet, @@SESSION.wait_timeout, "
             + ", ".join(f"@@SESSION.{name}" for name in _SESSION)
         )
-        version, database, most, *theirs = cursor.fetchone()
+        version, database, most, idle, *theirs = cursor.fetchone()
         self._check(version, database, connection.character_set_name())
         if self._owned:
             cursor.execute(_ISOLATION.replace("SET", "SET SESSION"))
-            cursor.execute(*_assignment({**self._ours, **self._against_stopped_clients(version)}))
+            limits = self._against_stopped_clients(version, int(idle))
+            # well before the server ends it: a call that may not be tried again would hear of that
+            self._most_idle = _TRUSTED * limits["wait_timeout"]
+            cursor.execute(*_assignment({**self._ours, **limits}))
         cursor.close()
         return int(most), dict(zip(_SESSION, theirs, strict=True))
 
-    def _against_stopped_clients(self, version: str) -> dict[str, object]:
+    def _against_stopped_clients(self, version: str, idle: int) -> dict[str, int]:
         """Have the server end the transaction of a client that stops in the middle: it would keep its scope locked.
 
-        MySQL can only end connections that are idle, in a transaction or not; those of the pool are then made anew.
+        MySQL can only end connections that are idle, in a transaction or not; those of the pool are then made anew. ``idle``
+        are the seconds after which the server does so by itself.
         """
-        seconds = self._ours["lock_wait_timeout"]
         if "mariadb" in version.lower():
-            return {"idle_transaction_timeout": seconds}
-        return {"wait_timeout": max(int(str(seconds)), 60)}
+            return {"idle_transaction_timeout": self._seconds, "wait_timeout": idle}
+        return {"wait_timeout": min(idle, max(self._seconds, 60))}
 
     def _check(self, version: str, database: str | None, charset: str) -> None:
         found = _VERSION.match(version)
@@ -253,6 +258,8 @@ class MysqlDatabase(EngineDatabase):
 
 # what a statement has beside its largest value, generously
 _STATEMENT = 64 * 1024
+# so much of the time for which a connection may be idle, it may be taken for alive
+_TRUSTED = 5 / 6
 _ISOLATION = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 # what we keep in a pooled connection's `info`

@@ -37,6 +37,13 @@ _MOST_CHANGES = 2**62
 _MOST_INCARNATIONS = 2**30
 _STORE = re.compile("[0-9a-f]{0,40}")
 
+# what a check raises for something that is not as keepstate would have written it
+_FAULTS = (KeepstateError, TypeError, AttributeError, ValueError)
+_CURE = "; write the key anew, delete it, bring it back with `keepstate restore`, or leave it out with --skip-damaged"
+_CURE_OF_PAST = (
+    "; it is in the history, which `keepstate clear --forget` erases, or leave it out with --skip-damaged"
+)
+
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
 
 
@@ -72,18 +79,12 @@ def lines_of(
     yield _encoder.encode({**end, "left_out": faults} if faults else end)
 
 
-_CURE = "; write the key anew, delete it, bring it back with `keepstate restore`, or leave it out with --skip-damaged"
-_CURE_OF_PAST = (
-    "; it is in the history, which `keepstate clear --forget` erases, or leave it out with --skip-damaged"
-)
-
-
 def _line(image: Image, fault: Callable[[str, Exception, str], None]) -> str | None:
     """Return the line of a scope, without the parts that ``fault`` was told of; ``None`` where there is nothing left."""
     scope = image.head.scope
     entries, log = [], []
     for entry in image.entries:
-        if (wrong := _wrong(_entry, entry)) is None:
+        if (wrong := _fault_of(_checked_entry, entry)) is None:
             entries.append(entry)
         else:
             fault(f"the key {entry.key!r:.200} of {scope}", wrong, _CURE)
@@ -92,26 +93,23 @@ def _line(image: Image, fault: Callable[[str, Exception, str], None]) -> str | N
         if past.key not in kept:
             # the history of a key goes where the key goes
             continue
-        if (wrong := _wrong(_version, past)) is None:
+        if (wrong := _fault_of(_checked_version, past)) is None:
             log.append(past)
         else:
             fault(f"version {past.version} of the key {past.key!r:.200} of {scope}", wrong, _CURE_OF_PAST)
-    whole = replace(image, entries=tuple(entries), log=tuple(log))
+    sound = replace(image, entries=tuple(entries), log=tuple(log))
     try:
-        _head(whole.head)
-        for attempt in whole.attempts:
-            _attempt(attempt)
-        _whole_image(whole)
-        return _encoder.encode(codec_of(Image).encode(whole))
+        _checked_head(sound.head)
+        for attempt in sound.attempts:
+            _checked_attempt(attempt)
+        _checked_image(sound)
+        return _encoder.encode(codec_of(Image).encode(sound))
     except _FAULTS as exc:
         fault(f"{scope}", exc, "")
         return None
 
 
-_FAULTS = (KeepstateError, TypeError, AttributeError, ValueError)
-
-
-def _wrong(check: Callable[[Any], object], one: KeptEntry | StoredVersion) -> Exception | None:
+def _fault_of(check: Callable[[Any], object], one: KeptEntry | StoredVersion) -> Exception | None:
     try:
         check(one)
     except _FAULTS as exc:
@@ -127,7 +125,7 @@ def images_in(lines: Iterable[bytes]) -> Iterator[Image]:
     number = 0
     ended = False
     for number, line in enumerate(lines, start=1):
-        data = _json(line, number)
+        data = _parsed(line, number)
         if number == 1:
             _check_header(data)
         elif ended:
@@ -142,7 +140,7 @@ def images_in(lines: Iterable[bytes]) -> Iterator[Image]:
                 )
             ended = True
         else:
-            yield _image(data, number)
+            yield _image_of(data, number)
     if number == 0:
         raise InvalidInputError("there is nothing to import: an export begins with a header")
     if not ended:
@@ -156,7 +154,7 @@ def _bad(number: int, problem: str) -> InvalidInputError:
     )
 
 
-def _json(line: bytes, number: int) -> Any:
+def _parsed(line: bytes, number: int) -> Any:
     try:
         data = json.loads(line.decode())
         if b"\\ud" in line.lower():
@@ -182,9 +180,9 @@ def _check_header(data: Any) -> None:
         )
 
 
-def _image(data: Any, number: int) -> Image:
+def _image_of(data: Any, number: int) -> Image:
     try:
-        image: Image = codec.reading(_codec, data, codec.Reader(strict=True, rules=_RULES), "it")
+        image: Image = codec.reading(_IMAGE, data, codec.Reader(strict=True, rules=_RULES), "it")
     except KeepstateError as exc:
         raise _bad(number, f"can't be taken in: {exc}") from exc
     return image
@@ -197,17 +195,17 @@ def _refuse(problem: str) -> None:
     raise InvalidInputError(problem)
 
 
-def _whole(name: str, value: int | None, most: int = _LARGEST, least: int = 0) -> None:
+def _check_number(name: str, value: int | None, most: int = _LARGEST, least: int = 0) -> None:
     if value is not None and not least <= value <= most:
         _refuse(f"{name} must be a whole number from {least} to {most}, not {value}")
 
 
-def _moments(one: Any, *names: str) -> None:
+def _check_moments(one: Any, *names: str) -> None:
     for name in names:
-        _whole(name, getattr(one, name), LAST_INSTANT)
+        _check_number(name, getattr(one, name), LAST_INSTANT)
 
 
-def _compact(one: Any) -> Any:
+def _with_compact_text(one: Any) -> Any:
     """Return an entry or a version with its value in the form in which it is stored."""
     if type(one.text) is bytes:
         _refuse(f"{one.text!r:.60} is no text")
@@ -216,13 +214,13 @@ def _compact(one: Any) -> Any:
     return replace(one, text=text)
 
 
-def _writer(text: str | None) -> None:
+def _check_writer(text: str | None) -> None:
     if text is None:
         return
     try:
         # what a newer keepstate adds is ignored, here as where it is read
         reader = codec.Reader(strict=False)
-        writer = codec.reading(_writer_codec, json.loads(text), reader, "writer")
+        writer = codec.reading(_WRITER, json.loads(text), reader, "writer")
         text.encode()
         writer.to_text().encode()
     except (ValueError, TypeError, AttributeError, RecursionError, KeepstateError):
@@ -231,10 +229,10 @@ def _writer(text: str | None) -> None:
         _refuse(f"{text!r:.60} is no writer")
 
 
-def _head(head: Head) -> Head:
-    _whole("version", head.version, _MOST_CHANGES)
-    _whole("incarnation", head.incarnation, _MOST_INCARNATIONS, 1)
-    _moments(head, "created_at", "updated_at")
+def _checked_head(head: Head) -> Head:
+    _check_number("version", head.version, _MOST_CHANGES)
+    _check_number("incarnation", head.incarnation, _MOST_INCARNATIONS, 1)
+    _check_moments(head, "created_at", "updated_at")
     check_attempt(1 if head.try_number is None else head.try_number, head.attempt_id, head.item)
     if head.state is not None and head.state not in _STATES:
         _refuse(f"there is no state {head.state!r:.40}")
@@ -243,32 +241,32 @@ def _head(head: Head) -> Head:
     return head
 
 
-def _entry(entry: KeptEntry) -> KeptEntry:
+def _checked_entry(entry: KeptEntry) -> KeptEntry:
     check_key(entry.key)
-    _whole("version", entry.version, _MOST_CHANGES, 1)
-    _moments(entry, "updated_at", "expires_at")
-    _writer(entry.writer)
-    compact: KeptEntry = _compact(entry)
+    _check_number("version", entry.version, _MOST_CHANGES, 1)
+    _check_moments(entry, "updated_at", "expires_at")
+    _check_writer(entry.writer)
+    compact: KeptEntry = _with_compact_text(entry)
     return compact
 
 
-def _version(one: StoredVersion) -> StoredVersion:
+def _checked_version(one: StoredVersion) -> StoredVersion:
     check_key(one.key)
-    _whole("version", one.version, _MOST_CHANGES, 1)
-    _whole("size", one.size)
-    _moments(one, "written_at", "expires_at")
+    _check_number("version", one.version, _MOST_CHANGES, 1)
+    _check_number("size", one.size)
+    _check_moments(one, "written_at", "expires_at")
     if one.action not in _ACTIONS:
         _refuse(f"there is no action {one.action!r:.40}")
-    _writer(one.writer)
-    compact: StoredVersion = _compact(one)
+    _check_writer(one.writer)
+    compact: StoredVersion = _with_compact_text(one)
     return compact
 
 
-def _attempt(one: KeptAttempt) -> KeptAttempt:
-    _whole("incarnation", one.incarnation, _MOST_INCARNATIONS, 1)
-    _whole("pid", one.pid)
+def _checked_attempt(one: KeptAttempt) -> KeptAttempt:
+    _check_number("incarnation", one.incarnation, _MOST_INCARNATIONS, 1)
+    _check_number("pid", one.pid)
     check_attempt(one.try_number, one.attempt_id or None, one.item)
-    _moments(one, "started_at", "beat_at", "ended_at")
+    _check_moments(one, "started_at", "beat_at", "ended_at")
     if one.state not in _STATES:
         _refuse(f"there is no state {one.state!r:.40}")
     if one.result not in {None, "null"}:
@@ -276,12 +274,12 @@ def _attempt(one: KeptAttempt) -> KeptAttempt:
     return one
 
 
-def _whole_image(image: Image) -> Image:
+def _checked_image(image: Image) -> Image:
     head = image.head
     if not _STORE.fullmatch(image.store) or not _STORE.fullmatch(image.origin or ""):
         _refuse("store and origin are hexadecimal digits")
     if isinstance(head.scope, AssetScope):
-        _bare_asset(image)
+        _check_bare_asset(image)
     if isinstance(head.scope, RunScope) and (image.entries or image.log):
         _refuse("a run as a whole holds no entries")
     keys = [entry.key for entry in image.entries]
@@ -300,7 +298,7 @@ def _whole_image(image: Image) -> Image:
     return image
 
 
-def _bare_asset(image: Image) -> None:
+def _check_bare_asset(image: Image) -> None:
     head = image.head
     if image.attempts or (head.try_number, head.attempt_id, head.item, head.state) != (None,) * 4:
         _refuse("an asset has no attempts")
@@ -308,12 +306,12 @@ def _bare_asset(image: Image) -> None:
         _refuse("an entry of an asset does not expire")
 
 
-_codec = codec_of(Image)
-_writer_codec = codec_of(Writer)
+_IMAGE = codec_of(Image)
+_WRITER = codec_of(Writer)
 _RULES: dict[Any, Callable[[Any], Any]] = {
-    Head: _head,
-    KeptEntry: _entry,
-    StoredVersion: _version,
-    KeptAttempt: _attempt,
-    Image: _whole_image,
+    Head: _checked_head,
+    KeptEntry: _checked_entry,
+    StoredVersion: _checked_version,
+    KeptAttempt: _checked_attempt,
+    Image: _checked_image,
 }

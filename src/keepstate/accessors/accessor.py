@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +18,7 @@ from keepstate.errors import (
     VersionConflictError,
     VersionNotFoundError,
 )
+from keepstate.race import Race
 from keepstate.retention import expiry
 from keepstate.scope import Entry, HistoryEntry, Writer, with_ids_of
 from keepstate.values import JsonInput, as_text, check_key, decode, encode, is_damaged, size_of
@@ -325,16 +324,14 @@ class Accessor:
     def _compare_and_set(self, key: str, change: Callable[[int, StoredEntry | None], Put]) -> None:
         """Apply ``change`` to what stands there, again and again until nobody came between."""
         check_key(key)
-        pause = 0.001
+        race = Race()
         while True:
             found = self._read([key]).entries
             try:
                 now = self._store.clock()
                 self._apply(now, change(now, found[0] if found else None))
             except VersionConflictError:
-                # somebody else got through, so there is progress; the jitter spreads the crowd
-                time.sleep(random.uniform(0, pause))  # noqa: S311 - jitter is no secret
-                pause = min(pause * 2, 0.05)
+                race.lost()
             else:
                 return
 

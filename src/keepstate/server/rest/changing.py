@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from keepstate.backends.answers import Applied, StoredEntry
 from keepstate.backends.requests import Batch, Change, Delete, Put
 from keepstate.errors import VersionConflictError
+from keepstate.race import Race
 from keepstate.server.rest.conditions import NO_VERSION, Condition, failed
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 Decide = Callable[[StoredEntry | None], Change]
 """Makes the change of the entry that stands there, if one does; may raise instead."""
-
-_LONGEST_PAUSE = 0.05
 
 
 def change(
@@ -39,7 +36,7 @@ def change_what_stands(
     store: StateStore, scope: EntryScope, writer: Writer, key: str, decide: Decide, condition: Condition
 ) -> Applied:
     """Make the change that is decided on by what stands there, and again if somebody came between."""
-    pause = 0.001
+    race = Race()
     while True:
         now = store.clock()
         found = store.backend.read(scope, (key,), now=now).entries
@@ -53,9 +50,7 @@ def change_what_stands(
         except VersionConflictError:
             if version == NO_VERSION:
                 raise failed(key) from None
-        # somebody else got through, so there is progress; the jitter spreads the crowd
-        time.sleep(random.uniform(0, pause))  # noqa: S311 - jitter is no secret
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        race.lost()
 
 
 def _expecting(one: Change, version: int | None) -> Change:

@@ -106,7 +106,7 @@ def _welcome(
     from keepstate.server import serving
 
     host, port = listening.getsockname()[:2]
-    reached = f"http://{'127.0.0.1' if host in {'0.0.0.0', '::'} else f'[{host}]' if ':' in host else host}:{port}{root}"  # noqa: S104 - compared, not bound
+    reached = f"http://{_reachable(host)}:{port}{root}"
     output.say(f"serving {store.backend.address} at {reached}")
     if not host.startswith(_LOOPBACK):
         output.say(
@@ -120,6 +120,13 @@ def _welcome(
         output.say(
             f"log a browser in (once, within 10 minutes): {reached}/login?code={service.tokens.make_login(admin)}"
         )
+
+
+def _reachable(host: str) -> str:
+    """Return a host that listens as a URL of this machine has it."""
+    if host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
 
 
 def _log_requests(*, quiet: bool) -> None:

@@ -200,11 +200,15 @@ def begin(
 ) -> HeldAttempt:
     """Begin the next attempt of a task instance or run, and keep it alive until its `end`.
 
-    An attempt whose process is gone, on this host, is taken for lost at once; one on another host after the lease, whatever
-    the store's clock says of a process that lives on this one. ``hold`` is the attempt by which this process holds the run of
-    a task: for what an earlier holder left behind on another host the lease is waited for, and where the run was taken over,
-    its tasks are too. ``own`` lists the attempts that the caller itself has made before and is done with, whether or not
-    their end could be stored; this one is added. Raises ``AlreadyRunningError`` while a living process holds the scope, unless ``take_over`` is set.
+    An attempt on this host is lost as soon as its process is gone, and lives as long as that does, whatever the store's clock
+    says; one on another host is lost after the lease.
+
+    ``hold`` is the attempt by which this process holds the run of a task: for what an earlier holder left behind on another
+    host the lease is waited for, and where the run was taken over, its tasks are too. ``own`` lists the attempts that the
+    caller itself has made before and is done with, whether or not their end could be stored; this one is added. ``guard`` is
+    the pid of the process that cleans up after this one.
+
+    Raises ``AlreadyRunningError`` while a living process holds the scope, unless ``take_over`` is set.
     """
     attempt_id = new_attempt_id(store.clock)
     earlier = frozenset(own or ())

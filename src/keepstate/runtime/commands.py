@@ -2,9 +2,11 @@
 
 The command gets a session and process group of its own. When its supervisor dies, even by SIGKILL, the guard (a small
 shell, waiting for the end of a pipe) kills the command and hangs up on the rest of its group, as a closing terminal would:
-what was started with ``nohup`` or ``setsid`` lives on. The child itself tells the guard its pid before it becomes the
-command, and until then holds the guard's pipe open, so there is no moment at which it could be left behind; and an attempt counts as held until the guard is done (see `liveness`), so no
-other one begins beside the remains.
+what was started with ``nohup`` or ``setsid`` lives on.
+
+There is no moment at which a command could be left behind: the child itself tells the guard its pid before it becomes the
+command, and until then holds the guard's pipe open. An attempt counts as held until the guard is done (see `liveness`), so
+no other one begins beside the remains.
 
 PR_SET_PDEATHSIG was rejected: it is Linux's alone, reaches no grandchildren, and depends on the thread that forked.
 A shell that waits for a word and then becomes the command was given up: it loses the environment variables that it can't

@@ -24,8 +24,8 @@ _HIGHEST_POWER = 1_000
 def render(value: Any, context: Mapping[str, Any]) -> Any:
     """Return ``value`` with every string in it rendered, inside lists, tuples, sets and dicts too; other objects as they are.
 
-    Of the ``context`` templates see what `visible` leaves. Jinja2 is loaded only for a string that holds ``{{`` or ``{%``. A name that the context lacks, or a template that can't
-    be read, is ``InvalidInputError``.
+    Of the ``context`` templates see what `visible` leaves. Jinja2 is loaded only for a string that holds ``{{`` or ``{%``.
+    Raises ``InvalidInputError`` for a name that the context lacks, and a template that can't be rendered.
     """
     if isinstance(value, str):
         return _render_text(value, context) if "{{" in value or "{%" in value else value

@@ -33,7 +33,8 @@ router = APIRouter(tags=["Attempts"])
 
 _NOT_KNOWN = "The task instance is not known."
 _MAPPED = ONE + "/{map_index}"
-_GOES_ON = frozenset({"running", "success", "up_for_retry"})
+# states that Airflow has as well; any other is an end, and to Airflow's clients a failure
+_AS_IN_AIRFLOW = frozenset({"running", "success", "up_for_retry"})
 
 
 class AttemptResponse(Answer):
@@ -207,7 +208,7 @@ def _as_try(scope: TaskScope, one: Attempt) -> dict[str, Any]:
     return {
         **task_facts(scope, one.started_at, one.ended_at),
         "try_number": one.try_number,
-        "state": one.state if one.state in _GOES_ON else "failed",
+        "state": one.state if one.state in _AS_IN_AIRFLOW else "failed",
         "hostname": one.host,
         "pid": one.pid,
     }

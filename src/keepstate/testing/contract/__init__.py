@@ -27,8 +27,9 @@ verbs, values, keys, checkpoints and their awaitable twins. The fixture gives an
             return MyClass()
 
 Each test gets a fresh backend, which must be empty. A backend that asks for the time by itself takes it from the fixture
-``clock``. The topic `Copies` is apart, for a backend that can also be copied as a whole
-(`keepstate.backends.images`): ``class TestMyBackend(FullContract, Copies)``. A topic may be run alone: derive the class from `Fencing`, `Assets`, … instead. Nothing is needed but pytest.
+``clock``. The topic `Copies` is apart, for a backend that can also be copied as a whole (`keepstate.backends.images`):
+``class TestMyBackend(FullContract, Copies)``. A topic may be run alone: derive the class from `Fencing`, `Assets`, …
+instead. Nothing is needed but pytest.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def test_programs_are_supervised(served: Served, run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("role", "dags"),
-    [("viewer", None), ("worker", None), ("worker", "etl_*"), ("editor", None), ("admin", None)],
+    [("viewer", None), ("worker", None), ("worker", "étl_*"), ("editor", None), ("admin", None)],
 )
 def test_the_doctor_asks_it(
     served: Served, run: Run, monkeypatch: pytest.MonkeyPatch, role: str, dags: str | None
@@ -95,9 +95,31 @@ def test_the_doctor_asks_it(
         assert served.url in found.out
         assert "***" in found.out
         assert "admits the token" in found.out
+        assert f"has the role {role}" in " ".join(found.out.split())
         assert token not in found.out + found.err
+    (check,) = [one for one in json.loads(run("doctor", "--json").out)["checks"] if one["name"] == "token"]
+    assert check["ok"]
+    if role in {"worker", "admin"}:
+        assert not check["warning"]
+        assert check["detail"].endswith("tasks can run with it")
+    else:
+        assert check["warning"]
+        assert "tasks can't run with it" in check["detail"]
+    assert ("for dags that match 'étl_*'" in check["detail"]) == (dags is not None)
     with keepstate.connect() as store:
         assert store.assets() == []
+
+
+def test_what_the_doctor_says_of_a_token_holds(
+    served: Served, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the one that it warns of no command runs; with the other one, it does."""
+    for role, code in (("editor", ExitCode.DENIED), ("worker", ExitCode.OK)):
+        monkeypatch.setenv("KEEPSTATE_TOKEN", served.token(role))
+        checks = json.loads(run("doctor", "--json").out)["checks"]
+        warned_of = {one["name"] for one in checks if one["warning"]}
+        assert ("token" in warned_of) == (code is ExitCode.DENIED)
+        assert run("run", "--dag-id", "d", "--run-id", "r", "--retries", "0", "--", "true").code == code
 
 
 def test_the_doctor_finds_nobody_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -43,8 +44,6 @@ from tests.support.served import serving_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    import httpx
 
     from keepstate.store import StateStore
     from keepstate.testing import ManualClock
@@ -377,6 +376,17 @@ def test_sessions_of_different_tokens_are_apart(ask: Callable[..., httpx.Respons
 
 
 # ---------------------------------------------------------------------------------------- the server's own
+
+
+def test_who_may_write_is_told_what_their_token_is(served: Served) -> None:
+    """In the head of that answer alone; a pattern that no header could hold is percent-encoded."""
+    for role, dags, told in (("viewer", None, None), ("worker", "étl_*", "%C3%A9tl_*")):
+        headers = {"Authorization": f"Bearer {served.token(role, dags)}"}
+        with httpx.Client(base_url=f"{served.url}/api/keepstate/v1/", headers=headers) as client:
+            answer = client.post("check_writable", json={})
+            assert answer.headers["Keepstate-Role"] == role
+            assert answer.headers.get("Keepstate-Dags") == told
+            assert "Keepstate-Role" not in client.post("count_dags", json={}).headers
 
 
 def test_time_is_the_servers(ask: Callable[..., httpx.Response], clock: ManualClock) -> None:

@@ -102,6 +102,14 @@ class GridTask:
 
 
 @dataclass(frozen=True)
+class Admission:
+    """What a server takes a token for: its role, and the pattern of the dags that it reaches (``None``: all)."""
+
+    role: str
+    dags: str | None
+
+
+@dataclass(frozen=True)
 class GridRun:
     """A run with its tasks, ordered by their ids."""
 

@@ -9,7 +9,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
 
 from keepstate.cli import options, output
 from keepstate.cli.declared import Option
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
+    from keepstate.backends.answers import Admission
     from keepstate.store import StateStore
 
 # a person waits for the answer
@@ -36,6 +37,13 @@ _ROUTES = {
     "backend": "AIRFLOW__STATE_STORE__BACKEND",
     "embedded": "embedded, as neither --url nor KEEPSTATE_URL is given",
 }
+
+
+class _Server(Protocol):
+    """A backend behind a server, which looks at a token."""
+
+    def admission(self) -> Admission | None:
+        """Return what the server takes the token for, or ``None`` where it does not tell."""
 
 
 @dataclass
@@ -167,7 +175,10 @@ def _look_at_store(report: Report, url: str | None, settings: Settings, way: str
             report.facts["address"] = store.backend.address
             if store.backend.address.startswith(("http://", "https://")):
                 name = "server"
-                report.findings.append(Finding("server", ok=True, detail=_ask(store)))
+                detail, admission = _ask(store)
+                report.findings.append(Finding("server", ok=True, detail=detail))
+                if admission is not None:
+                    report.findings.append(_look_at_token(admission))
                 return
             report.findings.append(Finding("store", ok=True, detail=f"{store.backend.address} is open"))
             name = "test entry"
@@ -200,16 +211,41 @@ def _look_at_tables(report: Report, url: str | None, settings: Settings) -> None
     report.findings.append(Finding("tables", ok=True, detail=detail))
 
 
-def _ask(store: StateStore) -> str:
-    """Ask a server for what every token may: whether it admits this one, and whether its database takes writes.
+def _ask(store: StateStore) -> tuple[str, Admission | None]:
+    """Ask a server for what every token may: whether and as what it admits this one, and whether its database takes writes.
 
     A test entry would need the right to delete what it leaves, which a worker does not have.
     """
     begun = time.perf_counter()
     store.backend.count_dags()
     answered = time.perf_counter() - begun
-    store.backend.check_writable()
-    return f"{store.backend.address} admits the token, in {answered * 1000:.1f} ms, and its database takes writes"
+    admission = cast("_Server", store.backend).admission()
+    return (
+        f"{store.backend.address} admits the token, in {answered * 1000:.1f} ms, and its database takes writes",
+        admission,
+    )
+
+
+def _look_at_token(admission: Admission) -> Finding:
+    """Say what a token may do: the server admits one with which no task can run, and people use such ones on purpose."""
+    from keepstate.server.roles import ROLES, Right, Role
+
+    detail = f"has the role {admission.role}"
+    if admission.dags is not None:
+        detail += f", for dags that match {admission.dags!r}"
+    if admission.role not in {role.value for role in Role}:
+        # a newer server's
+        return Finding("token", ok=True, detail=detail)
+    rights = ROLES[Role(admission.role)]
+    if Right.RUN in rights:
+        return Finding("token", ok=True, detail=f"{detail}; tasks can run with it")
+    may = ", ".join(right.value for right in Right if right in rights)
+    return Finding(
+        "token",
+        ok=True,
+        warns=True,
+        detail=f"{detail}; it may {may}, but tasks can't run with it: give them one of the role worker",
+    )
 
 
 def _try_out(store: StateStore) -> str:

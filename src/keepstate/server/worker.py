@@ -10,6 +10,7 @@ import json
 import logging
 import zlib
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -147,7 +148,7 @@ async def _answered(request: Request, service: Service, caller: Caller, verb: st
     if len(content) >= _WORTH_COMPRESSING and "gzip" in request.headers.get("accept-encoding", ""):
         packed = await service.work.read(gzip.compress, content, 1)
         return _response(service, 200, packed, {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
-    return _response(service, 200, content, {})
+    return _response(service, 200, content, _admission(caller) if verb == "check_writable" else {})
 
 
 def _largest(verb: str) -> int:
@@ -266,6 +267,15 @@ def _status_of(error: KeepstateError) -> int:
 def _refused(service: Service, status: int, error: KeepstateError) -> Response:
     headers = {"Retry-After": "1"} if status == 503 else {}  # noqa: PLR2004 - HTTP's own number
     return _response(service, status, json.dumps(encode_error(error)).encode(), headers)
+
+
+def _admission(caller: Caller) -> dict[str, str]:
+    """Return what a token may, for whoever asks whether the store works with it."""
+    told = {"Keepstate-Role": caller.role.value}
+    if caller.dags is not None:
+        # a header holds ASCII alone
+        told["Keepstate-Dags"] = quote(caller.dags, safe="*?")
+    return told
 
 
 def _response(service: Service, status: int, content: bytes, headers: dict[str, str]) -> Response:

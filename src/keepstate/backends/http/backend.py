@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
+from keepstate.backends.answers import Admission
 from keepstate.backends.http import forking
 from keepstate.backends.http.channel import Channel, Reply
 from keepstate.backends.http.servers import server_at
@@ -269,6 +271,17 @@ class HttpBackend(Asking):
     def check_writable(self) -> None:
         """See `Backend.check_writable`."""
         self._ask("check_writable")
+
+    def admission(self) -> Admission | None:
+        """Return what the server takes the token for; ``None`` where it is too old to tell.
+
+        Raises what a write would meet at the server's store, and ``AccessDeniedError`` where the token is not known.
+        """
+        reply = self._exchange("check_writable")
+        if reply.error is not None:
+            raise reply.error
+        role, dags = reply.headers.get("keepstate-role"), reply.headers.get("keepstate-dags")
+        return None if role is None else Admission(role, None if dags is None else unquote(dags))
 
     def close(self) -> None:
         """Close the connections to the server."""

@@ -80,12 +80,13 @@ class _Trouble(Exception):  # noqa: N818 - it never leaves this module
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server said: JSON, or the error that it raised; its time; and after how many tries."""
+    """What the server said: JSON, or the error that it raised; its time; after how many tries; and the head of its answer."""
 
     data: Any
     error: KeepstateError | None
     time: int | None
     tries: int
+    headers: dict[str, str]
 
 
 class Channel:
@@ -191,7 +192,7 @@ class Channel:
             raise _Trouble("an answer that is no JSON, or was cut short")
         time_there = self._compare_clocks(answer.headers.get("keepstate-time"), before)
         if status == HTTPStatus.OK and isinstance(data, dict) and "answer" in data:
-            return Reply(data["answer"], None, time_there, tries)
+            return Reply(data["answer"], None, time_there, tries, answer.headers)
         error = decode_error(data)
         if error is None:
             raise self._stranger(answer)
@@ -199,7 +200,7 @@ class Channel:
             raise _Trouble(str(error), at_least=_retry_after(answer))
         if isinstance(error, BackendError):
             error.address = self.address
-        return Reply(None, error, time_there, tries)
+        return Reply(None, error, time_there, tries, answer.headers)
 
     def _refuse(self, answer: Answer, sent: int) -> NoReturn:
         """Raise what an answer means that does not come from the worker API itself."""

@@ -472,3 +472,12 @@ def test_a_forked_child_that_unwinds_through_it_all(programs: Programs, store: S
     assert [one.state for one in store.attempts("nightly", "1")] == ["success"]
     assert [one.state for one in store.attempts("nightly", "1", "work")] == ["success"]
     assert store.task("nightly", "1", "work").get("position")["done"] is True
+
+
+def test_a_shared_run_keeps_its_date_however_old_it_is(store: StateStore) -> None:
+    """Nobody holds it, so the date is that of its first task, though two hundred other runs have begun since."""
+    store.task("nightly", "first", "load").set("k", 1)
+    began = store.runs("nightly")[0].created_at
+    for number in range(200):
+        store.task("nightly", f"later-{number}", "load").set("k", 1)
+    assert runs_module.Run(store, "nightly", "first").logical_date == began

@@ -98,8 +98,8 @@ class Run:
             began = [attempt.started_at for attempt in backend.attempts(self.scope)]
             if not began:
                 # nobody holds a run that several commands share
-                runs = backend.runs(self.dag_id, limit=_LOOK_BACK)
-                began = [run.created_at for run in runs if run.run_id == self.run_id]
+                run = backend.run(self.scope)
+                began = [] if run is None else [run.created_at]
             self._began = min(began, default=None) or to_datetime(self.store.clock())
         return self._began
 

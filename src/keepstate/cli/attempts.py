@@ -30,8 +30,8 @@ _Index = Annotated[
 
 
 def attempts_(
-    dag_id: Annotated[str | None, Option("--dag-id", metavar="ID", help="The run's dag.")] = None,
-    run_id: Annotated[str | None, Option("--run-id", metavar="ID", help="The run.")] = None,
+    dag_id: options.DagOfRun = None,
+    run_id: options.Run = None,
     task_id: _Task = None,
     map_index: _Index = None,
     limit: options.Limit = 200,

@@ -54,6 +54,10 @@ class Named(Together):
 NOTHING = Named()
 """None of these options."""
 
+# of commands about a run as a whole
+DagOfRun = Annotated[str | None, Option("--dag-id", metavar="ID", help="The run's dag.")]
+Run = Annotated[str | None, Option("--run-id", metavar="ID", help="The run.")]
+
 Url = Annotated[
     str | None,
     Option(

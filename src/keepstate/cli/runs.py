@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 _LOOKED_THROUGH = 50
 
 _Dag = Annotated[str | None, Option("--dag-id", metavar="ID", help="Only runs of this dag.")]
-_DagOfRun = Annotated[str | None, Option("--dag-id", metavar="ID", help="The run's dag.")]
-_Run = Annotated[str | None, Option("--run-id", metavar="ID", help="The run.")]
 
 
 def list_runs(
@@ -85,8 +83,8 @@ def list_runs(
 
 
 def show(
-    dag_id: _DagOfRun = None,
-    run_id: _Run = None,
+    dag_id: options.DagOfRun = None,
+    run_id: options.Run = None,
     limit: options.Limit = 200,
     as_json: options.AsJson = False,
     url: options.Url = None,
@@ -145,8 +143,8 @@ def show(
 
 
 def delete(
-    dag_id: _DagOfRun = None,
-    run_id: _Run = None,
+    dag_id: options.DagOfRun = None,
+    run_id: options.Run = None,
     yes: options.Yes = False,
     url: options.Url = None,
 ) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from keepstate.backends.requests import Begin, End, Fence, Holder
+from keepstate.cli.runs import BY_SERIOUSNESS
 from keepstate.runtime.liveness import this_process
 from keepstate.scope import RunScope, TaskScope
+from keepstate.web.states import LOOKS
 from tests.cli.conftest import TASK, one_line
 from tests.cli.terminal import on_terminal
 
@@ -43,6 +47,55 @@ def test_runs_are_listed_latest_first(run) -> None:
     ] * 2
     assert len(json.loads(run("runs", "--json", "--limit", "3").out)) == 3
     assert run("runs").out.splitlines()[1].split()[:2] == ["ml", "r2"]
+
+
+def state_of(run) -> list[str]:
+    """Return the state and the number of starts that the table has for the one run there is."""
+    header, line = run("runs").out.splitlines()
+    assert header.split()[2:4] == ["STATE", "STARTS"]
+    return line.split()[2:4]
+
+
+def test_a_run_that_was_not_started_as_a_whole_has_the_state_of_its_tasks(run, store) -> None:
+    """The most serious one; in JSON it has none, as nobody recorded one."""
+    run("set", "k", "1", "--dag-id", "etl", "--run-id", "r1", "--task-id", "notes")
+    assert state_of(run) == ["-", "-"]
+    for task_id, state, shown in (
+        ("extract", "success", "success"),
+        ("load", None, "running"),
+        ("report", "up_for_retry", "up_for_retry"),
+        ("mail", "failed", "failed"),
+        ("zip", "success", "failed"),
+    ):
+        attempt(store, task_id, state)
+        assert state_of(run) == [shown, "-"]
+    (listed,) = json.loads(run("runs", "--json").out)
+    assert (listed["state"], listed["try_number"]) == (None, None)
+
+
+def test_a_script_without_a_run_is_shown_with_the_state_that_it_came_to(run) -> None:
+    """Of a task that ran outside any `dag_run`."""
+    for body, code, state in (("pass", 0, "success"), ("raise OSError", 1, "failed")):
+        script = f"import keepstate\n@keepstate.task\ndef load():\n    {body}\nload()"
+        assert (
+            subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode
+            == code
+        )
+        assert run("runs").out.splitlines()[1].split()[2:4] == [state, "-"]
+
+
+def test_one_whose_task_was_killed_is_shown_as_lost(run, store) -> None:
+    """As in the list of its tasks."""
+    me = this_process()
+    holder = Holder(me.host, me.pid, f"{me.started}0")
+    scope = TaskScope("etl", "r1", "load")
+    store.backend.begin(Begin(scope, "0190-a", holder, now=store.clock(), lease=10_000_000))
+    assert state_of(run) == ["lost?", "-"]
+
+
+def test_states_are_as_serious_here_as_in_the_grid() -> None:
+    """Two lists in two rooms, neither of which knows the other."""
+    assert [state for state in LOOKS if state is not None] == list(BY_SERIOUSNESS)
 
 
 def test_no_runs_is_no_error(run) -> None:

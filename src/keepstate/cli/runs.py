@@ -18,13 +18,20 @@ from keepstate.values import decode
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from rich.text import Text
+
     from keepstate.backends.requests import HeldScope
     from keepstate.cli.presence import Sight
-    from keepstate.scope import TaskInstanceInfo
+    from keepstate.scope import RunInfo, TaskInstanceInfo
     from keepstate.store import StateStore
 
 # so many entries of a task instance are looked through for checkpoints
 _LOOKED_THROUGH = 50
+# and so many task instances of a run for its state
+_TASKS_LOOKED_AT = 200
+
+BY_SERIOUSNESS = ("failed", "lost", "up_for_retry", "running", "superseded", "success")
+"""The states of tasks, the most serious first, as in the grid of the web pages."""
 
 _Dag = Annotated[str | None, Option("--dag-id", metavar="ID", help="Only runs of this dag.")]
 
@@ -37,8 +44,9 @@ def list_runs(
 ) -> None:
     """List runs, the latest first; `show` and `delete` take one run.
 
-    A run has no state if it was never started as a whole and only entries were written. `lost?` means that the run is
-    recorded as running, but its process is gone, or on another host sends no heartbeat.
+    A run that neither `keepstate run` nor `dag_run` started has no number of starts, and its state is that of its tasks:
+    the most serious one. `lost?` means that it is recorded as running, but its process is gone, or on another host sends
+    no heartbeat.
 
     Examples:
       keepstate runs
@@ -50,10 +58,9 @@ def list_runs(
     settings = Settings.load()
     with opened(url, settings) as store:
         now = to_datetime(store.clock())
-        found = [
-            (run, _sight_of(store, RunScope(run.dag_id, run.run_id), run.state, now))
-            for run in store.runs(dag_id, limit=limit)
-        ]
+        runs = store.runs(dag_id, limit=limit)
+        found = [(run, _sight_of(store, RunScope(run.dag_id, run.run_id), run.state, now)) for run in runs]
+        cells = [] if as_json else [_state_cell(store, run, seen, now) for run, seen in found]
     if as_json:
         output.put_json([shapes.run(run, seen) for run, seen in found])
     elif not found:
@@ -72,12 +79,12 @@ def list_runs(
                 (
                     run.dag_id,
                     run.run_id,
-                    tables.state_cell(run.state, seen),
+                    state,
                     _number(run.try_number),
                     times.ago(run.created_at, now),
                     times.ago(run.updated_at, now),
                 )
-                for run, seen in found
+                for run, state in zip(runs, cells, strict=True)
             ],
         )
 
@@ -167,6 +174,24 @@ def delete(
         erased = store.delete_run(dag, run)
     if not (was_there or erased):
         raise Stop(f"there is no run {dag} / {run}")
+
+
+def _state_cell(store: StateStore, run: RunInfo, seen: Sight | None, now: datetime) -> Text:
+    """Return the state of a run; of one that nobody started as a whole, the most serious of its tasks' states."""
+    from keepstate.cli.tables import state_cell
+
+    if run.state is not None:
+        return state_cell(run.state, seen)
+    tasks = store.task_instances(run.dag_id, run.run_id, limit=_TASKS_LOOKED_AT)
+    state = min((ti.state for ti in tasks if ti.state), key=_seriousness, default=None)
+    if state != "running":
+        return state_cell(state)
+    sights = (_sight_of(store, ti.scope, ti.state, now) for ti in tasks if ti.state == state)
+    return state_cell(state, next((sight for sight in sights if sight is not None and sight.lost), None))
+
+
+def _seriousness(state: str) -> int:
+    return BY_SERIOUSNESS.index(state) if state in BY_SERIOUSNESS else len(BY_SERIOUSNESS)
 
 
 def _checkpoints(store: StateStore, ti: TaskInstanceInfo) -> dict[str, Any]:

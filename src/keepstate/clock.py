@@ -34,3 +34,8 @@ def to_micros(moment: datetime) -> int:
 def optional_datetime(micros: int | None) -> datetime | None:
     """Return the aware UTC datetime of ``micros``, or ``None``."""
     return None if micros is None else to_datetime(micros)
+
+
+def to_text(moment: datetime) -> str:
+    """Return an aware UTC datetime as RFC 3339 writes it, with microseconds and a Z."""
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

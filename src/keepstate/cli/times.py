@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
+from keepstate.clock import to_text
 from keepstate.errors import InvalidInputError
 from keepstate.retention import NEVER_EXPIRE
 
@@ -50,10 +51,8 @@ def retention(text: str) -> timedelta:
 
 
 def instant(moment: datetime | None) -> str | None:
-    """Return a time as RFC 3339 writes it, in UTC with microseconds."""
-    if moment is None:
-        return None
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    """Return a time as JSON has it, or ``None``."""
+    return None if moment is None else to_text(moment)
 
 
 def ago(moment: datetime, now: datetime) -> str:

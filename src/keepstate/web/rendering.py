@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from keepstate.clock import to_datetime
+from keepstate.clock import to_datetime, to_text
 from keepstate.web.addresses import with_query
 from keepstate.web.states import look_of
 
@@ -33,7 +33,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters.update(
-        instant=_instant, plain_time=_plain_time, number=_number, size=_size, days=_days, moment=to_datetime
+        instant=to_text, plain_time=_plain_time, number=_number, size=_size, days=_days, moment=to_datetime
     )
     environment.globals.update(asset=_asset, with_query=with_query, look_of=look_of, anchor=anchor)
     return environment
@@ -49,10 +49,6 @@ def _asset(name: str) -> str:
 def anchor(key: str) -> str:
     """Return an id for what belongs to a key: the same each time, so that the focus finds it again in a new part."""
     return hashlib.sha256(key.encode()).hexdigest()[:12]
-
-
-def _instant(moment: datetime) -> str:
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _plain_time(moment: datetime) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from keepstate.server.rest.texts import time_text
+from keepstate.clock import to_text
 
 if TYPE_CHECKING:
     from keepstate.scope import RunInfo, TaskInstanceInfo, TaskScope
@@ -339,7 +339,7 @@ def dag_run(info: RunInfo) -> dict[str, Any]:
         "partition_date",
     )
     ended = info.state in _ENDED
-    began = time_text(info.created_at)
+    began = to_text(info.created_at)
     return {
         **dict.fromkeys(nothing),
         "dag_id": info.dag_id,
@@ -349,7 +349,7 @@ def dag_run(info: RunInfo) -> dict[str, Any]:
         "run_after": began,
         "queued_at": began,
         "start_date": began,
-        "end_date": time_text(info.updated_at) if ended else None,
+        "end_date": to_text(info.updated_at) if ended else None,
         "duration": (info.updated_at - info.created_at).total_seconds() if ended else None,
         "run_type": next((kind for kind in _TYPES if info.run_id.startswith(f"{kind}__")), "manual"),
         "state": info.state if ended else "running",
@@ -380,8 +380,8 @@ def task_facts(scope: TaskScope, began: datetime, ended: datetime | None) -> dic
         "task_display_name": scope.task_id,
         "map_index": scope.map_index,
         "max_tries": 0,
-        "start_date": time_text(began),
-        "end_date": time_text(ended) if ended else None,
+        "start_date": to_text(began),
+        "end_date": to_text(ended) if ended else None,
         "duration": (ended - began).total_seconds() if ended else None,
         "pool": "",
         "pool_slots": 1,
@@ -400,6 +400,6 @@ def task_instance(info: TaskInstanceInfo) -> dict[str, Any]:
         "id": str(uuid.UUID(bytes=scope.digest[:16], version=5)),
         "try_number": info.try_number or 0,
         "state": info.state if info.state in _STATES else None,
-        "run_after": time_text(info.created_at),
+        "run_after": to_text(info.created_at),
         "rendered_fields": {},
     }

@@ -8,11 +8,11 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from keepstate.clock import to_text
 from keepstate.scope import AssetScope
 from keepstate.server.answers import answer
 from keepstate.server.rest.airflow_models import AssetCollectionResponse, AssetResponse
 from keepstate.server.rest.described import ASSET_ID, WINDOW, operation
-from keepstate.server.rest.texts import time_text
 from keepstate.server.roles import Right
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def _shape(info: AssetInfo) -> dict[str, Any]:
         "uri": info.uri,
         "group": "asset",
         "extra": None,
-        "created_at": time_text(info.created_at),
-        "updated_at": time_text(info.updated_at),
+        "created_at": to_text(info.created_at),
+        "updated_at": to_text(info.updated_at),
         "scheduled_dags": [],
         "producing_tasks": [],
         "consuming_tasks": [],

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from keepstate.clock import to_text
 from keepstate.server.answers import answer
 from keepstate.server.rest.airflow_models import Answer, TaskFacts, TaskState, task_facts
 from keepstate.server.rest.dags import RUN, find_run
@@ -22,7 +23,6 @@ from keepstate.server.rest.described import (
     operation,
 )
 from keepstate.server.rest.task_instances import ONE, find_task_instance
-from keepstate.server.rest.texts import time_text
 from keepstate.server.roles import Right
 
 if TYPE_CHECKING:
@@ -197,9 +197,9 @@ def _shape(one: Attempt) -> dict[str, Any]:
         "state": one.state,
         "host": one.host,
         "pid": one.pid,
-        "started_at": time_text(one.started_at),
-        "beat_at": time_text(one.beat_at) if one.beat_at else None,
-        "ended_at": time_text(one.ended_at) if one.ended_at else None,
+        "started_at": to_text(one.started_at),
+        "beat_at": to_text(one.beat_at) if one.beat_at else None,
+        "ended_at": to_text(one.ended_at) if one.ended_at else None,
         "reason": one.reason,
     }
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from keepstate.clock import to_datetime
+from keepstate.clock import to_datetime, to_text
 from keepstate.scope import with_ids_of
 from keepstate.server.writers import writer_for
 from keepstate.values import as_text, is_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from datetime import datetime
 
     from keepstate.backends.answers import StoredEntry, StoredVersion
     from keepstate.backends.requests import EntryScope
@@ -32,11 +31,6 @@ _KINDS = {"task": "task", "watcher": "watcher"}
 def json_answer(text: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return JSON text as an answer."""
     return Response(text.encode(), 200, headers, "application/json")
-
-
-def time_text(moment: datetime) -> str:
-    """Return a time as RFC 3339 writes it, in UTC."""
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def task_entry(entry: StoredEntry, value: str) -> str:
@@ -108,4 +102,4 @@ def _writer(scope: EntryScope, writer: Writer | None) -> str:
 
 
 def _time(micros: int | None) -> str:
-    return "null" if micros is None else f'"{time_text(to_datetime(micros))}"'
+    return "null" if micros is None else f'"{to_text(to_datetime(micros))}"'

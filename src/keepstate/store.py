@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 import uuid
 import weakref
 from typing import TYPE_CHECKING
@@ -40,13 +41,17 @@ log = logging.getLogger("keepstate")
 
 PURGE_BATCH = 1000
 """Rows per cleanup transaction where ``state_cleanup_batch_size`` is 0: few enough that no writer waits for long."""
+_PURGE_BATCH_OF_ONE_WRITER = 250
+"""The same where every writer waits, and not only those of the same rows."""
 
 # An embedded store looks for something to purge after so many writes of one process. While there is any, it comes back
-# after far fewer, and takes a few batches at a time: one kind of row must not keep it from the others, and more has to go
-# than is written meanwhile.
-_WRITES_BETWEEN_PURGES = 2000
-_WRITES_WHILE_PURGING = 100
+# after far fewer, and takes a few small batches at a time: one kind of row must not keep it from the others, more has to go
+# than is written meanwhile, and the write that it comes with should hardly take longer than others.
+_WRITES_BETWEEN_PURGES = 250
+_WRITES_WHILE_PURGING = 50
 _BATCHES_AT_A_TIME = 3
+_ROWS_BETWEEN_WRITES = 100
+_LONGEST_PAUSE = 0.05
 
 
 class StateStore:
@@ -73,6 +78,11 @@ class StateStore:
         self._writes = 0
         self._purge_after = _WRITES_BETWEEN_PURGES
         self._accessors: weakref.WeakSet[TaskStateStore | AssetStateStore] = weakref.WeakSet()
+
+    @property
+    def has_one_writer(self) -> bool:
+        """Whether a write locks the store as a whole, as in a SQLite file."""
+        return self.backend.address.startswith("sqlite:")
 
     def __repr__(self) -> str:
         return f"<StateStore {self.backend.address}>"
@@ -179,10 +189,15 @@ class StateStore:
         ``on_progress`` is called after each batch with the sum so far. It may be stopped at any time and run again.
         """
         total = CleanupReport(dry_run=dry_run)
+        began = time.monotonic()
         for batch in purge_batches(self, dry_run=dry_run):
             total = _sum(total, batch)
             if on_progress is not None:
                 on_progress(total)
+            if self.has_one_writer and not dry_run:
+                # those that wait look again and again, and would find it taken nearly always
+                time.sleep(min(time.monotonic() - began, _LONGEST_PAUSE))
+                began = time.monotonic()
         return total
 
     def count_write(self) -> None:
@@ -192,13 +207,16 @@ class StateStore:
         self._writes += 1
         if self._writes >= self._purge_after:
             self._writes = 0
-            self.purge_quietly()
+            self._purge_a_little(_ROWS_BETWEEN_WRITES)
 
     def purge_quietly(self) -> None:
         """Remove a few batches of what has expired; trouble is logged, as whoever called wanted something else."""
+        self._purge_a_little(PURGE_BATCH)
+
+    def _purge_a_little(self, most_rows: int) -> None:
         self._purge_after = _WRITES_BETWEEN_PURGES
         try:
-            for _ in itertools.islice(purge_batches(self), _BATCHES_AT_A_TIME):
+            for _ in itertools.islice(purge_batches(self, most_rows=most_rows), _BATCHES_AT_A_TIME):
                 self._purge_after = _WRITES_WHILE_PURGING
         except KeepstateError as exc:
             log.warning("cleanup of %s failed, and will be tried again: %s", self.backend.address, exc)
@@ -227,11 +245,18 @@ class StateStore:
             self.backend.close()
 
 
-def purge_batches(store: StateStore, *, dry_run: bool = False) -> Iterator[CleanupReport]:
-    """Remove what has expired by now as the store's settings say, a batch each time the next report is asked for."""
+def purge_batches(
+    store: StateStore, *, dry_run: bool = False, most_rows: int | None = None
+) -> Iterator[CleanupReport]:
+    """Remove what has expired by now as the store's settings say, a batch each time the next report is asked for.
+
+    ``most_rows`` of a batch are fewer than the settings allow, or count where they say nothing.
+    """
+    usual = most_rows or (_PURGE_BATCH_OF_ONE_WRITER if store.has_one_writer else PURGE_BATCH)
+    batch_size = store.settings.state_cleanup_batch_size or usual
     return store.backend.purge(
         now=store.clock(),
-        batch_size=store.settings.state_cleanup_batch_size or PURGE_BATCH,
+        batch_size=min(batch_size, most_rows or batch_size),
         idle=store.settings.idle_scope_micros,
         history=store.history_policy,
         dry_run=dry_run,

@@ -45,9 +45,8 @@ def create_service(store: StateStore) -> Service:
     metrics = Metrics()
     # where nothing is tried again, a line still takes its time
     patience = min(max(store.settings.retry_timeout, 1.0), PATIENCE)
-    one_writer = store.backend.address.startswith("sqlite:")
     counted = StateStore(CountingBackend(store.backend, metrics), settings=store.settings, clock=store.clock)
-    return Service(counted, Work(one_writer=one_writer, patience=patience), tokens, metrics)
+    return Service(counted, Work(one_writer=store.has_one_writer, patience=patience), tokens, metrics)
 
 
 def create_app(service: Service, *, cleanup_interval: float = 0, root_path: str = "") -> FastAPI:

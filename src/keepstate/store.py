@@ -44,12 +44,12 @@ PURGE_BATCH = 1000
 _PURGE_BATCH_OF_ONE_WRITER = 250
 """The same where every writer waits, and not only those of the same rows."""
 
-# An embedded store looks for something to purge after so many writes of one process. While there is any, it comes back
-# after far fewer, and takes a few small batches at a time: one kind of row must not keep it from the others, more has to go
-# than is written meanwhile, and the write that it comes with should hardly take longer than others.
+# An embedded store purges a few batches when it is opened, one kind of row after the other, and looks for more after so many
+# rows that one process has written. While there are any, it comes back after far fewer, and removes twice as many: the write
+# that this comes with should hardly take longer than others.
+_BATCHES_AT_A_TIME = 3
 _WRITES_BETWEEN_PURGES = 250
 _WRITES_WHILE_PURGING = 50
-_BATCHES_AT_A_TIME = 3
 _ROWS_BETWEEN_WRITES = 100
 _LONGEST_PAUSE = 0.05
 
@@ -200,24 +200,30 @@ class StateStore:
                 began = time.monotonic()
         return total
 
-    def count_write(self) -> None:
-        """Note a write: an embedded store cleans up by itself every so many of them."""
+    def count_write(self, rows: int = 1) -> None:
+        """Note that so many rows were written: an embedded store cleans up by itself every so many of them."""
         if not self._purges_itself:
             return
-        self._writes += 1
+        self._writes += rows
         if self._writes >= self._purge_after:
+            # whoever writes many at once makes as much to be removed
+            batch = max(_ROWS_BETWEEN_WRITES, 2 * self._writes)
             self._writes = 0
-            self._purge_a_little(_ROWS_BETWEEN_WRITES)
+            self._purge_quietly(batch, enough=batch)
 
     def purge_quietly(self) -> None:
         """Remove a few batches of what has expired; trouble is logged, as whoever called wanted something else."""
-        self._purge_a_little(PURGE_BATCH)
+        self._purge_quietly(PURGE_BATCH, enough=PURGE_BATCH * _BATCHES_AT_A_TIME)
 
-    def _purge_a_little(self, most_rows: int) -> None:
+    def _purge_quietly(self, batch: int, *, enough: int) -> None:
         self._purge_after = _WRITES_BETWEEN_PURGES
+        removed = 0
         try:
-            for _ in itertools.islice(purge_batches(self, most_rows=most_rows), _BATCHES_AT_A_TIME):
+            for report in itertools.islice(purge_batches(self, most_rows=batch), _BATCHES_AT_A_TIME):
                 self._purge_after = _WRITES_WHILE_PURGING
+                removed += report.entries + report.scopes + report.sessions
+                if removed >= enough:
+                    break
         except KeepstateError as exc:
             log.warning("cleanup of %s failed, and will be tried again: %s", self.backend.address, exc)
 

@@ -38,13 +38,13 @@ def test_opening_an_embedded_store_cleans_it_up(
 def test_a_process_that_writes_on_and_on_cleans_up_meanwhile(
     open_store: Callable[..., StateStore], clock: ManualClock, tmp_path: Path
 ) -> None:
-    """Every 250 writes an open embedded store removes a batch of what has expired."""
+    """Every 250 rows written an open embedded store removes a batch of what has expired."""
     with open_store() as store:
         tss = store.task("etl", "2026-11-29", "load")
         tss.set_many({f"key {number}": 1 for number in range(100)}, retention=timedelta(days=1))
         clock.advance(timedelta(days=2))
-        for number in range(248):
+        for number in range(149):
             tss.set("page", number)
         assert _rows(tmp_path / "state.db") == 101
-        tss.set("page", 248)
+        tss.set("page", 149)
         assert _rows(tmp_path / "state.db") == 1

@@ -194,6 +194,31 @@ def test_an_embedded_store_cleans_up_after_so_many_writes(clock: ManualClock) ->
     assert store.cleanup(dry_run=True).entries == 0
 
 
+def test_what_a_write_cleans_up_is_in_proportion(clock: ManualClock) -> None:
+    """One small batch at a time, and twice as much as was written where that is more."""
+    batches: list[int] = []
+
+    class Watched(MemoryBackend):
+        def purge(self, *, batch_size: int, **more: Any) -> Iterator[CleanupReport]:
+            batches.append(batch_size)
+            return super().purge(batch_size=batch_size, **more)
+
+    store = StateStore(Watched(), settings=Settings(), clock=clock, purges_itself=True)
+    tss = store.task("d", "r", "t")
+    tss.set_many({f"k{number}": 1 for number in range(1000)}, retention=timedelta(hours=1))
+    assert batches == [2000]
+    clock.advance(timedelta(hours=1))
+    for number in range(250):
+        tss.set("page", number)
+    assert batches == [2000, 500]
+    assert store.cleanup(dry_run=True).entries == 500
+    # while there is more to remove, it comes back sooner
+    for number in range(50):
+        tss.set("page", number)
+    assert batches[-1] == 100
+    assert store.cleanup(dry_run=True).entries == 400
+
+
 def test_a_cleanup_that_fails_by_itself_is_logged(
     store: StateStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -235,7 +235,7 @@ class Accessor:
         )
         applied = store.backend.apply(batch)
         self._learn(applied)
-        store.count_write()
+        store.count_write(len(changes))
         return applied
 
     def _learn(self, answer: Applied | Reading) -> None:

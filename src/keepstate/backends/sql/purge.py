@@ -24,7 +24,8 @@ _LOOK_AGAIN = 30 * DAY
 
 
 Query = Callable[[str, Params], list[Row]]
-Write = Callable[[Callable[[Transaction], CleanupReport]], CleanupReport]
+Step = Callable[[Transaction], CleanupReport]
+Write = Callable[[Step], CleanupReport]
 
 
 # Each step looks for what is due by a mere read: where nothing is, no writer has to wait, and a store that can't be
@@ -37,14 +38,26 @@ def sweep_entries(
     """Remove entries and versions whose time has come, so many at a time."""
     since = 0
     while due := query(sql.DUE_ENTRIES, {"now": now, "since": since, "limit": limit}):
-        report = write(partial(_erase_entries, dialect=dialect, due=due, now=now))
         emptied = list(dict.fromkeys(scope_id for scope_id, _, _, is_over, _ in due if is_over))
-        if emptied:
+        erase = partial(_erase_entries, dialect=dialect, due=due, now=now)
+        wake = partial(_wake_emptied, dialect=dialect, scope_ids=emptied, now=now)
+        if dialect.one_writer:
+            report = write(partial(_in_one, erase, wake))
+        else:
             # Apart from the erasing: who writes locks the scope first and its entries then, and each would wait for the
             # other. Where this is not reached, the scopes go at their own time.
-            write(partial(_wake_emptied, dialect=dialect, scope_ids=emptied, now=now))
+            report = write(erase)
+            if emptied:
+                write(wake)
         yield report
         since = due[-1][-1]
+
+
+def _in_one(first: Step, second: Step, tx: Transaction) -> CleanupReport:
+    """Take two steps in one transaction; return what the first removed."""
+    report = first(tx)
+    second(tx)
+    return report
 
 
 def _erase_entries(tx: Transaction, *, dialect: Dialect, due: list[Row], now: int) -> CleanupReport:

@@ -39,8 +39,10 @@ _OLDEST_SQLITE = (3, 24, 0)
 # make the trees of a large store deeper.
 _PAGE_SIZE = 2048
 
+# Between looks at whether another process still writes. The lock goes to whoever looks in the short time between two writes
+# of the others: with longer pauses, some would wait several times as long, and no more would be written altogether.
 _FIRST_PAUSE = 0.001
-_LONGEST_PAUSE = 0.025
+_LONGEST_PAUSE = 0.005
 
 
 # How long it may take until reading notices that the file is another one; writing looks each time.

@@ -23,8 +23,8 @@ NEEDS = (
     "pytest-timeout>=2.4",
     "hypothesis>=6.130",
 )
-TESTS = (
-    "tests/contract/test_postgres.py",
+CONTRACT = ("tests/contract/test_postgres.py",)
+ENGINES = (
     "tests/backends/over_psycopg2.py",
     "tests/backends/test_mysql_engines.py",
     "tests/backends/test_mysql_limits.py",
@@ -70,10 +70,14 @@ print(sqlalchemy.__version__, make_engine("postgresql://u@h/d").dialect.driver)
 
 @pytest.mark.mysql
 @pytest.mark.timeout(400)
-def test_the_contract_holds_over_it(python: Path) -> None:
-    """All of it, on a real server, with warnings as errors."""
+@pytest.mark.parametrize(
+    "tests",
+    [pytest.param(CONTRACT, id="contract", marks=pytest.mark.slow), pytest.param(ENGINES, id="engines")],
+)
+def test_all_holds_over_it(python: Path, tests: tuple[str, ...]) -> None:
+    """What the contract says, and what is of the drivers, on real servers, with warnings as errors."""
     done = subprocess.run(
-        [python, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", *TESTS],
+        [python, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", *tests],
         cwd=ROOT,
         capture_output=True,
         text=True,

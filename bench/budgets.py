@@ -70,6 +70,8 @@ _HTTP = {
     ),
 }
 
+_READS = "at the limit: 10.27, 10.95 and 9.88 in three runs."
+
 BUDGETS: dict[str, Budget] = {
     "embedded set": Budget(
         "embedded `set` / the bare sqlite3 driver's durable upsert",
@@ -106,6 +108,7 @@ BUDGETS: dict[str, Budget] = {
         "load",
         "with keepstate",
         1.02,
+        "at the limit: 1.02 and 1.03 in two runs in a row.",
     ),
     **{
         f"in-task {verb} {contender}": Budget(
@@ -148,6 +151,7 @@ BUDGETS: dict[str, Budget] = {
             method,
             "keepstate, PostgreSQL",
             10,
+            _READS if method == "GET" else "",
             at_least=True,
         )
         for method, what in (("PUT", "durable writes"), ("GET", "reads"))

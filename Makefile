@@ -40,8 +40,9 @@ demo-airflow: $(VENV)/.synced-dev ## Watch a worker of Airflow's get killed, and
 	@$(BIN)/python -m tests.airflow.demo
 
 .PHONY: test
+# One process more than there are cores on the smallest machine, as tests wait for servers a third of the time.
 test: check browser mysql ## check, then every test but the slow ones
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-all
 test-all: test test-airflow test-mysql pgbouncer ## test, then the slow ones too

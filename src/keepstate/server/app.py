@@ -96,6 +96,7 @@ def create_app(service: Service, *, cleanup_interval: float = 0, root_path: str 
                     **dict.fromkeys(PATHS, LARGEST_FORM),
                     "": _AROUND,
                 },
+                outermost=True,
             ),
             Middleware(worker.WorkerApi),
             Middleware(SecurityHeaders),

@@ -31,6 +31,7 @@ class BodyLimits:
     """Refuses bodies that are too large (413) or come too slowly (408), before anything is done with them.
 
     ``bounds`` are bytes by the beginning of the path, the longest that fits counting; ``""`` is all other paths.
+    ``outermost``: nothing stands between this and the server that would mind if waiting for a message is broken off.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class BodyLimits:
         *,
         piece_seconds: float = PIECE_SECONDS,
         body_seconds: float = BODY_SECONDS,
+        outermost: bool = False,
     ) -> None:
         self._app = app
+        self._outermost = outermost
         self._bounds = sorted(bounds.items(), key=lambda pair: -len(pair[0]))
         self._piece_seconds = piece_seconds
         self._body_seconds = body_seconds
@@ -57,7 +60,7 @@ class BodyLimits:
         if not declared.isdigit() or int(declared) > bound:
             await _refuse(send, 413, f"a body here may have up to {bound} bytes")
             return
-        body = _Body(receive, bound, self._piece_seconds, self._body_seconds)
+        body = _Body(receive, bound, self._piece_seconds, self._body_seconds, outermost=self._outermost)
         started = False
 
         async def watched(message: Message) -> None:
@@ -77,8 +80,11 @@ class BodyLimits:
 class _Body:
     """Hands a body on, piece by piece, while it keeps within its limits."""
 
-    def __init__(self, receive: Receive, bound: int, piece_seconds: float, body_seconds: float) -> None:
+    def __init__(
+        self, receive: Receive, bound: int, piece_seconds: float, body_seconds: float, *, outermost: bool
+    ) -> None:
         self._receive = receive
+        self._outermost = outermost
         self._bound = bound
         self._piece_seconds = piece_seconds
         self._body_seconds = body_seconds
@@ -90,7 +96,7 @@ class _Body:
         if self._done:
             # what comes now is the end of the connection, which may take its time
             return await self._receive()
-        message = _there_already(self._receive)
+        message = _there_already(self._receive) if self._outermost else None
         if message is None:
             message = await self._awaited()
         if message["type"] == "http.request":

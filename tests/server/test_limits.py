@@ -10,17 +10,20 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from keepstate.server.limits import BodyLimits
 from keepstate.server.protocol import CarefulProtocol
 from tests.support.served import running
 
 if TYPE_CHECKING:
-    import httpx
-
     from tests.support.served import Served
 
 
@@ -273,3 +276,30 @@ def test_who_goes_away_is_no_fault_of_ours(served: Served, caplog: pytest.LogCap
         time.sleep(0.01)
     assert '"status": 499' in caplog.text
     assert "Traceback" not in caplog.text
+
+
+def test_a_body_comes_through_a_middleware_of_somebody_else() -> None:
+    """One that waits in a task group, as those of a host's may: waiting for the body must not be broken off there."""
+
+    async def echo(request: Request) -> Response:
+        return Response(await request.body())
+
+    async def hand_on(request: Request, call_next: Any) -> Any:
+        return await call_next(request)
+
+    app = Starlette(
+        routes=[Route("/", echo, methods=["POST"])],
+        middleware=[
+            Middleware(BaseHTTPMiddleware, dispatch=hand_on),
+            Middleware(BodyLimits, bounds={"": 100}),
+        ],
+    )
+
+    async def post() -> httpx.Response:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app), base_url="http://host"
+        ) as client:
+            return await client.post("/", content=b"a form")
+
+    answer = asyncio.run(post())
+    assert (answer.status_code, answer.content) == (200, b"a form")

@@ -83,7 +83,7 @@ def test_an_admin_adds_edits_deletes_and_clears(inside: Inside, visit: Visit) ->
     assert inside.entries("plain") == {"by hand": [42]}
     tab.get_by_role("button", name="Clear All Task State Store").click()
     dialog = tab.get_by_role("dialog")
-    expect(dialog).to_contain_text("This removes 1 entry")
+    expect(dialog).to_contain_text("This deletes 1 entry")
     dialog.get_by_role("button", name="Clear All").click()
     expect(tab.get_by_text("There are no entries.")).to_be_visible()
     assert inside.entries("plain") == {}

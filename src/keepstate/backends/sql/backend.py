@@ -155,7 +155,8 @@ class SqlBackend(Lists, Removal):
 
     def _apply(self, batch: Batch, session: Session | None) -> Applied:
         dialect = self._db.dialect
-        simple = entries.simple_put(batch)
+        short_way = dialect.put_in_one or dialect.one_writer
+        simple = entries.simple_put(batch) if short_way else None
         if simple is not None and dialect.put_in_one and session is not None:
             done = self._put_in_one(simple, session, batch.history.limit)
             if done is not None:

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -221,6 +223,32 @@ def test_a_token_file_that_can_not_be_written_leaves_no_token(
         made = serving.first_token(tokens, Settings(home=str(tmp_path)))
         assert made is not None
         assert tokens.check(made.read_text().strip()) is not None
+
+
+def test_of_servers_that_start_together_one_makes_the_first_token(tmp_path: Path) -> None:
+    """The others leave no file, as what it held would not be valid."""
+    from keepstate.connect import tokens_of
+    from keepstate.server import serving
+    from keepstate.server.tokens import Tokens
+
+    url, ready = f"sqlite:///{tmp_path / 'k.db'}", Barrier(4)
+    homes = [tmp_path / f"host-{n}" for n in range(4)]
+
+    def begin(home: Path) -> Path | None:
+        home.mkdir()
+        with connect(url, settings=Settings()) as store:
+            tokens = Tokens(tokens_of(store), store.clock)
+            ready.wait(60)
+            return serving.first_token(tokens, Settings(home=str(home)))
+
+    with ThreadPoolExecutor(4) as pool:
+        made = [file for file in pool.map(begin, homes) if file is not None]
+    assert [file for home in homes for file in home.iterdir()] == made
+    assert len(made) == 1
+    with connect(url, settings=Settings()) as store:
+        tokens = Tokens(tokens_of(store), store.clock)
+        assert [token.name for token in tokens.living()] == ["admin"]
+        assert tokens.check(made[0].read_text().strip()) is not None
 
 
 def test_a_killed_server_has_lost_nothing(start: Start) -> None:

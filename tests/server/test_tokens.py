@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
@@ -131,6 +133,32 @@ def test_a_name_belongs_to_one_living_token(tokens: Tokens, clock: ManualClock) 
     clock.advance(timedelta(seconds=1))
     tokens.create("nightly", Role.ADMIN)
     assert [token.role for token in tokens.living()] == ["admin"]
+
+
+def test_of_many_who_take_a_name_at_once_one_gets_it(url: str, clock: ManualClock) -> None:
+    """Each is told the truth, and nobody is handed a token that is not valid."""
+    handed: list[str] = []
+    ready = Barrier(6)
+
+    def take(name: str) -> str | None:
+        with connect(url, settings=Settings(), clock=clock) as store:
+            tokens = Tokens(tokens_of(store), clock)
+            ready.wait(60)
+            try:
+                return tokens.create(name, Role.VIEWER, hand_over=handed.append)
+            except InvalidInputError:
+                return None
+
+    with connect(url, settings=Settings(), clock=clock) as store, ThreadPoolExecutor(6) as pool:
+        tokens = Tokens(tokens_of(store), clock)
+        tokens.living()  # the tables are there
+        for name in ("nightly", "weekly", "yearly"):
+            handed.clear()
+            made = [text for text in pool.map(take, [name] * 6) if text is not None]
+            assert len(made) == 1
+            assert set(handed) == set(made)
+            assert tokens.check(made[0]) is not None
+        assert sorted(token.name for token in tokens.living()) == ["nightly", "weekly", "yearly"]
 
 
 @pytest.mark.parametrize("name", ["", " ", " nightly", "a\nb", "x" * 101, "\u202eabc", "\ud800"])

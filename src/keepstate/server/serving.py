@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from keepstate.connect import embedded_path
-from keepstate.errors import ConfigurationError
+from keepstate.errors import ConfigurationError, InvalidInputError
 from keepstate.server.protocol import CarefulProtocol
 from keepstate.server.roles import Role
 
@@ -115,20 +115,23 @@ class Server(uvicorn.Server):
 
 def first_token(tokens: Tokens, settings: Settings) -> Path | None:
     """Make an admin token where none is valid, and return the file that it was written to, for its owner's eyes only."""
-    if an_admin(tokens) is not None:
-        return None
-    names = {token.name for token in tokens.living()}
-    name = next(name for name in ("admin", *(f"admin-{n}" for n in range(2, 1000))) if name not in names)
     file = embedded_path(settings).with_name("admin-token")
-    try:
-        # the file comes first: a token that nobody was told of would keep the next start from making one
-        tokens.create(name, Role.ADMIN, hand_over=lambda text: _write_for_owner(file, text))
-    except OSError as exc:
-        raise ConfigurationError(
-            f"the first admin token can't be written to {file}: {exc.strerror}; set KEEPSTATE_HOME to another folder",
-            variable="KEEPSTATE_HOME",
-        ) from exc
-    return file
+    for name in ("admin", *(f"admin-{n}" for n in range(2, 1000))):
+        if an_admin(tokens) is not None:
+            break
+        try:
+            # the file comes first: a token that nobody was told of would keep the next start from making one
+            tokens.create(name, Role.ADMIN, hand_over=lambda text: _write_for_owner(file, text))
+        except InvalidInputError:
+            # the name is another token's, perhaps of a server that started at the same moment
+            continue
+        except OSError as exc:
+            raise ConfigurationError(
+                f"the first admin token can't be written to {file}: {exc.strerror}; set KEEPSTATE_HOME to another folder",
+                variable="KEEPSTATE_HOME",
+            ) from exc
+        return file
+    return None
 
 
 def _write_for_owner(file: Path, text: str) -> None:

@@ -74,7 +74,7 @@ class Tokens:
     ) -> str:
         """Make a token and return its text, which nobody can find out afterwards.
 
-        ``hand_over`` gets it before it is valid; where that raises, there is no token.
+        ``hand_over`` gets it before it is valid, perhaps more than once; where that raises, there is no token.
 
         ``dags`` and ``assets`` are patterns (``*`` any characters, ``?`` one) of what it reaches. With ``dags`` and without
         ``assets`` it reaches no assets. ``lasts`` is in microseconds; ``None`` is for ever. Raises ``InvalidInputError`` for
@@ -87,13 +87,14 @@ class Tokens:
         for option, pattern in (("dags", dags), ("assets", assets)):
             if pattern is not None and not _PATTERN.fullmatch(pattern):
                 raise InvalidInputError(f"the pattern of {option} has 1 to 250 characters: {pattern!r:.300}")
-        if any(token.name == name for token in self.living()):
+        if dags is not None and assets is None:
+            assets = ""
+        text, token = self._made("token", name, role, dags, assets, None, lasts)
+        if not self._rows.add_named(token, lambda: hand_over(text)):
             raise InvalidInputError(
                 f"there is a token named {name!r} already; revoke it with `keepstate token revoke`, or take another name"
             )
-        if dags is not None and assets is None:
-            assets = ""
-        return self._make("token", name, role, dags, assets, None, lasts, hand_over)
+        return text
 
     def open_session(self, caller: Caller) -> str:
         """Return the text of a browser's session in the name of ``caller``: it lasts half a day, and never outlives the token."""
@@ -101,16 +102,20 @@ class Tokens:
         left = SESSION_LASTS
         if parent is not None and parent.expires_at is not None:
             left = min(left, parent.expires_at - self._clock())
-        return self._make(
+        text, session = self._made(
             "session", caller.name, caller.role, caller.dags, caller.assets, caller.token_id, left
         )
+        self._rows.add(session)
+        return text
 
     def make_login(self, token: StoredToken) -> str:
         """Return a text that logs a browser in once, within ten minutes, in the name of ``token``."""
         role = Role(token.role)
-        return self._make("login", token.name, role, token.dags, token.assets, token.id, LOGIN_LASTS)
+        text, login = self._made("login", token.name, role, token.dags, token.assets, token.id, LOGIN_LASTS)
+        self._rows.add(login)
+        return text
 
-    def _make(
+    def _made(
         self,
         kind: str,
         name: str,
@@ -119,28 +124,15 @@ class Tokens:
         assets: str | None,
         parent_id: str | None,
         lasts: int | None,
-        hand_over: Callable[[str], None] = lambda _: None,
-    ) -> str:
+    ) -> tuple[str, StoredToken]:
+        """Return the text of a new token, and the row that it is valid by."""
         now = self._clock()
         token_id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-        text = f"{_PREFIXES[kind]}_{token_id}_{secret}"
-        hand_over(text)
         expires_at = None if lasts is None else now + lasts
-        self._rows.add(
-            StoredToken(
-                token_id,
-                kind,
-                name,
-                _hashed(secret),
-                role.value,
-                dags,
-                assets,
-                parent_id,
-                now,
-                expires_at,
-            )
+        token = StoredToken(
+            token_id, kind, name, _hashed(secret), role.value, dags, assets, parent_id, now, expires_at
         )
-        return text
+        return f"{_PREFIXES[kind]}_{token_id}_{secret}", token
 
     # ------------------------------------------------------------------------------------------- checking
 

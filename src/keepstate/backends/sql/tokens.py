@@ -19,6 +19,12 @@ _ADD = f"""
 INSERT INTO keepstate_token ({_COLUMNS})
 VALUES (:id, :kind, :name, :digest, :role, :dags, :assets, :parent_id, :created_at, :expires_at, NULL, NULL)
 """
+# Whoever adds a named token waits here for whoever else does. The row is there in every store.
+_ONE_AT_A_TIME = "UPDATE keepstate_migration SET number = number WHERE number = 1"
+_TAKEN = """
+SELECT 1 FROM keepstate_token
+WHERE kind = 'token' AND name = :name AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :created_at)
+"""
 _FIND = f"SELECT {_COLUMNS} FROM keepstate_token WHERE id = :id"
 _LIST = f"SELECT {_COLUMNS} FROM keepstate_token WHERE kind = 'token' ORDER BY created_at, id"
 # What was made from a token (a browser's session) ends with it.
@@ -47,7 +53,26 @@ class TokenRows:
 
     def add(self, token: StoredToken) -> None:
         """Keep a new token."""
-        self._changed(_ADD, {name: getattr(token, name) for name in StoredToken.__dataclass_fields__})
+        self._changed(_ADD, _params(token))
+
+    def add_named(self, token: StoredToken, hand_over: Callable[[], None]) -> bool:
+        """Keep a new token, unless one that is valid now has its name; return whether it did.
+
+        ``hand_over`` is called before it is kept, and again where the database has to be asked again; where it raises,
+        nothing is kept.
+        """
+
+        def work(tx: Transaction) -> int:
+            tx.run(_ONE_AT_A_TIME, {})
+            if tx.one(_FIND, {"id": token.id}) is not None:
+                # it was kept before, and the answer was lost
+                return 1
+            if tx.one(_TAKEN, {"name": token.name, "created_at": token.created_at}) is not None:
+                return 0
+            hand_over()
+            return tx.run(_ADD, _params(token))
+
+        return self._write(work) == 1
 
     def find(self, token_id: str) -> StoredToken | None:
         """Return a token by its id, whatever became of it."""
@@ -76,3 +101,7 @@ class TokenRows:
 
     def _changed(self, statement: str, params: dict[str, object]) -> int:
         return self._write(lambda tx: tx.run(statement, params))
+
+
+def _params(token: StoredToken) -> dict[str, object]:
+    return {name: getattr(token, name) for name in StoredToken.__dataclass_fields__}

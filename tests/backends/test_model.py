@@ -161,7 +161,8 @@ class TaskInstance:
             where = self.where_seen(who)
             if where is not None and (where < self.incarnation or same_try):
                 return "stale"
-            if who.try_number == 1 and where is None and older(self.current, who):
+            unheard_of = where is None and who.registered_in is None
+            if who.try_number == 1 and unheard_of and older(self.current, who):
                 return "new run"
             if same_try:
                 return "stale" if older(who, self.current) else "newer"

@@ -68,11 +68,18 @@ AT_TRY_2 = [
 
 
 @pytest.mark.parametrize("case", AT_TRY_2, ids=str)
-@pytest.mark.parametrize("registered_in", [None, 3], ids=["first use", "registered"])
-def test_an_attempt_is_judged_by_number_id_and_memory(case: Case, registered_in: int | None) -> None:
-    """And it makes no difference whether it says that it registered in this incarnation."""
-    fence = Fence(case.try_number, case.attempt_id, incarnation=registered_in)
+def test_an_attempt_is_judged_by_number_id_and_memory(case: Case) -> None:
+    """As it is at its first use."""
+    fence = Fence(case.try_number, case.attempt_id)
     assert judge(Standing(2, CURRENT, 3), fence, lambda: case.known_in, NOW) is case.verdict
+
+
+@pytest.mark.parametrize("case", AT_TRY_2, ids=str)
+def test_who_was_let_in_before_is_no_new_run(case: Case) -> None:
+    """Else it makes no difference that an attempt says that it registered in this incarnation."""
+    fence = Fence(case.try_number, case.attempt_id, incarnation=3)
+    verdict = STALE if case.verdict is REMADE else case.verdict
+    assert judge(Standing(2, CURRENT, 3), fence, lambda: case.known_in, NOW) is verdict
 
 
 def test_the_table_is_complete() -> None:

@@ -52,8 +52,9 @@ def judge(  # noqa: PLR0911 - one line per rule
 
     ``known_in`` returns the incarnation in which exactly this attempt registered before, or ``None``; it is asked only
     when the answer matters. Rules: a higher try wins, a lower one is stale. An attempt id that is unknown, time-ordered
-    (UUIDv7) and newer than the current one, on try 1, is a run made again. An id that says to be from more than a day after
-    ``now`` is not taken for time-ordered: all that is made until then would be older.
+    (UUIDv7) and newer than the current one, on try 1, is a run made again; unless it says in which incarnation it is: then it
+    was let in before. An id that says to be from more than a day after ``now`` is not taken for time-ordered: all that is made
+    until then would be older.
     """
     if fence.incarnation is not None and fence.incarnation != standing.incarnation:
         return Verdict.STALE
@@ -74,7 +75,7 @@ def judge(  # noqa: PLR0911 - one line per rule
         if known is not None and (known < standing.incarnation or same_try):
             return Verdict.STALE
         newer = is_newer(fence.attempt_id, standing.attempt_id, now)
-        if fence.try_number == 1 and newer and known is None:
+        if fence.try_number == 1 and newer and known is None and fence.incarnation is None:
             return Verdict.NEW_INCARNATION
         if same_try:
             # one try has one id; an unknown id that can't be ordered begins now

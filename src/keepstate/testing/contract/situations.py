@@ -148,6 +148,14 @@ def _same_try_superseded_in_a_new_process(store: StateStore) -> TaskStateStore:
     return attempt(store, 2, 1)
 
 
+def _try_1_let_in_beside_one_without_an_id(store: StateStore) -> TaskStateStore:
+    # it left no trace of its own, and its id is newer than the current one; but it knows where it is, so it is no new run
+    attempt(store, 1).set("n", 0)
+    earlier = _write_old(attempt(store, 1, 9))
+    attempt(store, 2, 5).set("n", 1)
+    return earlier
+
+
 SUPERSEDED = [
     _earlier_attempt,
     _earlier_attempt_in_a_new_process,
@@ -156,6 +164,7 @@ SUPERSEDED = [
     _latecomer_on_try_1,
     _same_try_superseded_by_a_newer_id,
     _same_try_superseded_in_a_new_process,
+    _try_1_let_in_beside_one_without_an_id,
 ]
 
 

@@ -136,7 +136,7 @@ def test_entries_move_to_airflow_s_own_tables_and_back(tmp_path: Path) -> None:
         store.task("unheard-of", "r", "t").set("page", 1)
         store.asset("shelf").set("more", [1])
 
-    assert move("export") == {"moved": 4, "present": 0, "homeless": 1}
+    assert move("export") == {"moved": 4, "present": 0, "homeless": 1, "refused": 0}
     assert [key for key, _ in own("task_state_store")] == ["more", "page"]
     assert [key for key, _ in own("asset_state_store")] == ["mark", "more"]
     with keepstate.connect(database) as store:
@@ -148,9 +148,60 @@ def test_entries_move_to_airflow_s_own_tables_and_back(tmp_path: Path) -> None:
         entry = store.task("four_verbs", run.run_id, "all_verbs").entry("more")
         assert (entry.value, entry.expires_at) == ({"a": "ü"}, expires_at)
         assert store.asset("shelf").get("more") == [1]
-    assert move("export", "--keep") == {"moved": 0, "present": 4, "homeless": 1}
-    assert move("import") == {"moved": 0, "present": 4, "homeless": 0}
+    assert move("export", "--keep") == {"moved": 0, "present": 4, "homeless": 1, "refused": 0}
+    assert move("import") == {"moved": 0, "present": 4, "homeless": 0, "refused": 0}
     assert own("task_state_store") == own("asset_state_store") == []
+
+
+def test_what_can_not_be_moved_stays_and_is_named(tmp_path: Path) -> None:
+    """One odd row keeps none of the others from being moved, in whatever page of them it is."""
+    run_four_verbs(tmp_path)
+    airflow = environment("3.3.2")
+    environ = airflow.environ(tmp_path)
+    database = tmp_path / "airflow.db"
+
+    def move(command: str) -> subprocess.CompletedProcess[str]:
+        whole = [str(airflow.python), "-m", "keepstate", "airflow", command]
+        return subprocess.run(
+            whole, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300
+        )
+
+    of_task = """
+    INSERT INTO task_state_store (dag_run_id, task_id, map_index, key, dag_id, run_id, value, updated_at)
+    SELECT dag_run_id, task_id, map_index, ?, dag_id, run_id, ?, updated_at FROM task_state_store WHERE key = 'page'
+    """
+    of_asset = """
+    INSERT INTO asset_state_store (asset_id, key, value, updated_at)
+    SELECT asset_id, ?, '1', updated_at FROM asset_state_store WHERE key = 'mark'
+    """
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute(of_task, ("nan", '{"a": NaN}'))
+        connection.executemany(of_task, [(f"row-{n}", f"{n}") for n in range(1100)])
+        connection.execute(of_task, ("deep", "[" * 100_000))
+        connection.executemany(of_asset, [("..",), ("sound",)])
+        connection.commit()
+    done = move("import")
+    # 1,100, `page`, `sound` and `mark`
+    assert done.stdout == "moved 1,103 entries; 3 can't be moved, and stay\n"
+    assert "the key 'nan' of task instance four_verbs / " in done.stderr
+    assert "NaN is no JSON" in done.stderr
+    assert "the key '..' of asset 'shelf': a key must not have '.' or '..'" in done.stderr
+    with closing(sqlite3.connect(database)) as connection:
+        left = connection.execute(
+            "SELECT key FROM task_state_store UNION ALL SELECT key FROM asset_state_store ORDER BY key"
+        ).fetchall()
+        assert left == [("..",), ("deep",), ("nan",)]
+        connection.execute("UPDATE keepstate_entry SET value = '{' WHERE entry_key = 'row-7'")
+        connection.commit()
+    with keepstate.connect(f"sqlite:///{database}") as store:
+        (run,) = store.runs()
+        assert len(store.task("four_verbs", run.run_id, "dies_once").entries(damaged=True)) == 1101
+    done = move("export")
+    assert done.stdout == "moved 1,102 entries; 1 can't be moved, and stay\n"
+    assert "the key 'row-7' of four_verbs / " in done.stderr
+    with keepstate.connect(f"sqlite:///{database}") as store:
+        left = store.task("four_verbs", run.run_id, "dies_once").entries(damaged=True)
+        assert [entry.damaged for entry in left if entry.key == "row-7"] == ["{"]
 
 
 def test_clear_on_success_in_one_sqlite_file(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from typing import TYPE_CHECKING, Annotated
 
-from keepstate.cli import options, output
+from keepstate.cli import options, output, progress
 from keepstate.cli.declared import Option
 from keepstate.cli.stores import opened
 from keepstate.cli.wording import counted
@@ -42,10 +43,7 @@ def cleanup_(
     gc.enable()
     settings = Settings.load()
     with opened(url, settings) as store:
-        if dry_run or as_json or not output.is_watched():
-            report = store.cleanup(dry_run=dry_run)
-        else:
-            report = _watched(store)
+        report = store.cleanup(dry_run=True) if dry_run else _clean(store, quietly=as_json)
     if as_json:
         from keepstate.cli import shapes
 
@@ -54,17 +52,14 @@ def cleanup_(
         output.put(_sentence(report))
 
 
-def _watched(store: StateStore) -> CleanupReport:
-    """Clean up under a progress bar, whose end is what a dry run counts."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+def _clean(store: StateStore, *, quietly: bool) -> CleanupReport:
+    """Clean up, for a person under a progress bar, whose end is what a dry run counts."""
+    with contextlib.nullcontext() if quietly else progress.shown("Cleaning up") as told:
+        if told is None:
+            return store.cleanup()
         # which takes a while where there are millions
-        task = bar.add_task("Counting", total=None)
         due = store.cleanup(dry_run=True).total
-        bar.update(task, description="Cleaning up", total=due)
-        return store.cleanup(on_progress=lambda sofar: bar.update(task, completed=min(sofar.total, due)))
+        return store.cleanup(on_progress=lambda sofar: told(sofar.total, due))
 
 
 def _sentence(report: CleanupReport) -> str:

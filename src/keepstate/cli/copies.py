@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 from keepstate import copies, exports
 from keepstate.backends.images import Selection, Tally
-from keepstate.cli import options, output
+from keepstate.cli import options, output, progress
 from keepstate.cli.declared import Argument, Option
 from keepstate.cli.exit_codes import ExitCode, Stop
 from keepstate.cli.stores import opened, sqlite_file, store_file
-from keepstate.cli.wording import counted, first_of
+from keepstate.cli.wording import Names, counted
 from keepstate.errors import InvalidInputError
 from keepstate.scope import RunScope
 from keepstate.settings import Settings
@@ -73,9 +73,9 @@ def copy_(
     with _lasting(source, settings, there=True) as giver, _lasting(target, settings) as taker:
         if giver.backend.address == taker.backend.address:
             raise InvalidInputError(_SAME)
-        damaged: list[str] = []
+        damaged = Names()
         with _watched("Copying", giver, everything) as told:
-            batches = copies.as_carried(copies.images_of(giver, everything), damaged.append)
+            batches = copies.as_carried(copies.images_of(giver, everything), damaged.add)
             done = copies.take_in(taker, batches, overwrite=overwrite, on_progress=told)
         here = copies.copyable(giver).tally(everything, now=giver.clock())
         there = copies.copyable(taker).tally(everything, now=giver.clock())
@@ -93,7 +93,7 @@ def copy_(
         output.put(f"the source has {_content(here)}; the target has {_content(there)}")
     _say_what_is_more(here, there)
     if damaged:
-        output.say(f"the source has damaged values, which stay so in the target: {first_of(damaged)}")
+        output.say(f"the source has damaged values, which stay so in the target: {damaged}")
     # where nothing was copied, all of it had been before, and the difference is the target's own doing
     return _code(done, behind if done.copied else {})
 
@@ -132,8 +132,8 @@ def export_(
     selection = _selection(dag_id, run_id, dags, assets)
     if to is None and sys.stdout is None:
         raise Stop("stdout is closed, so nothing can be printed", ExitCode.IO)
-    damaged: list[str] = []
-    left_out = damaged.append if skip_damaged else None
+    damaged = Names()
+    left_out = damaged.add if skip_damaged else None
     with _lasting(url, Settings.load(), there=True) as store:
         if to is None:
             sys.stdout.flush()
@@ -142,7 +142,7 @@ def export_(
             with _writing(to) as file, _watched("Exporting", store, selection) as told:
                 _write(store, selection, file, told, left_out)
     if damaged:
-        output.say(f"left out, as damaged: {first_of(damaged)}")
+        output.say(f"left out, as damaged: {damaged}")
 
 
 def import_(
@@ -261,16 +261,12 @@ def _watched(
     title: str, store: StateStore, selection: Selection
 ) -> Iterator[Callable[[copies.Progress], None]]:
     """Give what shows a progress bar to a person at a terminal, and nothing to anybody else."""
-    if not output.is_watched():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    due = _scopes(copies.copyable(store).tally(selection, now=store.clock()))
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=due)
-        yield lambda sofar: bar.update(task, completed=min(sofar.scopes, due))
+    with progress.shown(title) as told:
+        if told is None:
+            yield lambda _: None
+            return
+        due = _scopes(copies.copyable(store).tally(selection, now=store.clock()))
+        yield lambda sofar: told(sofar.scopes, due)
 
 
 def _scopes(tally: Tally) -> int:

@@ -15,13 +15,31 @@ def counted(count: int, one: str, several: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
-def first_of(names: Sequence[str]) -> str:
-    """Return the first few of several names, and how many more there are."""
-    shown = ", ".join(names[:_MOST_NAMED])
-    more = len(names) - _MOST_NAMED
-    return shown if more <= 0 else f"{shown} and {more:,} more"
+class Names:
+    """Names that are counted, of which only the first few are remembered: as text, these and how many more there were."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._first: list[str] = []
+
+    def add(self, name: str) -> None:
+        """Count one more."""
+        self._count += 1
+        if self._count <= _MOST_NAMED:
+            self._first.append(name)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __str__(self) -> str:
+        shown = ", ".join(self._first)
+        more = self._count - len(self._first)
+        return f"{shown} and {more:,} more" if more else shown
 
 
 def names_of(what: str, names: Sequence[str]) -> str:
     """Return what the names are of, and the first few of these: ``the keys 'a', 'b'``."""
-    return f"{what if len(names) == 1 else f'{what}s'} {first_of(names)}"
+    found = Names()
+    for name in names:
+        found.add(name)
+    return f"{what if len(names) == 1 else f'{what}s'} {found}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import timezone
 from typing import TYPE_CHECKING, Any
@@ -12,24 +11,44 @@ from keepstate.clock import optional_datetime, to_micros
 from keepstate.errors import ConfigurationError
 from keepstate.integrations.airflow.hooks import series
 from keepstate.scope import AssetScope, TaskScope, Writer, writer_of
+from keepstate.values import check_key, decode, encode, is_damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Protocol
 
     from keepstate.backends.answers import StoredEntry
     from keepstate.backends.requests import EntryScope
     from keepstate.store import StateStore
+
+    class Work(Protocol):
+        """Moves all entries one way. Tells of each that can't be moved, and after each few how many were done, of how many."""
+
+        def __call__(  # noqa: D102 - the class says it
+            self,
+            store: StateStore,
+            *,
+            keep: bool,
+            refused: Callable[[str], None],
+            on_progress: Callable[[int, int], None] | None,
+        ) -> Moved: ...
+
 
 _PAGE = 500
 
 
 @dataclass
 class Moved:
-    """How many entries were moved, and how many stayed: there was one of that key already, or nothing to hang it on."""
+    """How many entries were moved, and how many were not.
+
+    There was one of that key already (``present``), nothing to hang it on (``homeless``), or the other side can't hold it
+    (``refused``).
+    """
 
     entries: int = 0
     present: int = 0
     homeless: int = 0
+    refused: int = 0
 
 
 def demand_3_3() -> None:
@@ -45,27 +64,37 @@ def demand_3_3() -> None:
         )
 
 
-def export_to_airflow(store: StateStore, *, keep: bool) -> Moved:
+def export_to_airflow(
+    store: StateStore,
+    *,
+    keep: bool,
+    refused: Callable[[str], None],
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Moved:
     """Write what has not expired into Airflow's own tables, and clear it here unless it is to be kept.
 
-    What Airflow has already stays as it is there. An interrupted export may be run again.
+    What Airflow has already stays as it is there, and what is damaged stays here. An interrupted export may be run again.
     """
     from airflow.utils.session import create_session
 
     moved = Moved()
-    for scope, entries in _all_of(store):
+    scopes = _scopes_of(store)
+    for number, scope in enumerate(scopes, 1):
+        entries = store.backend.read(scope, None, now=store.clock()).entries
         with create_session(scoped=False) as session:
             own = _of_airflow(scope, session)
-            gone = [_export(entry, own, session, moved) for entry in entries]
-        if own is not None and not keep and all(gone):
+            gone = [_export(scope, entry, own, session, moved, refused) for entry in entries]
+        if gone and not keep and all(gone):
             store.backend.clear(
                 Clear(scope, store.clock(), Writer("cli"), history=store.history_policy, known=True)
             )
+        if on_progress is not None:
+            on_progress(number, len(scopes))
     return moved
 
 
-def _all_of(store: StateStore) -> Iterator[tuple[EntryScope, tuple[StoredEntry, ...]]]:
-    """Yield every scope that holds anything, with its entries."""
+def _scopes_of(store: StateStore) -> list[EntryScope]:
+    """Return every scope that holds anything."""
     scopes: list[EntryScope] = []
     offset = 0
     while runs := store.runs(limit=_PAGE, offset=offset):
@@ -73,10 +102,7 @@ def _all_of(store: StateStore) -> Iterator[tuple[EntryScope, tuple[StoredEntry, 
         for run in runs:
             scopes += [one.scope for one in store.task_instances(run.dag_id, run.run_id) if one.entries]
     scopes += [AssetScope(asset.name) for asset in store.assets() if asset.entries]
-    for scope in scopes:
-        entries = store.backend.read(scope, None, now=store.clock()).entries
-        if entries:
-            yield scope, entries
+    return scopes
 
 
 def _of_airflow(scope: EntryScope, session: Any) -> Any:
@@ -95,7 +121,14 @@ def _of_airflow(scope: EntryScope, session: Any) -> Any:
     return None if number is None else AirflowAsset(asset_id=number)
 
 
-def _export(entry: StoredEntry, own: Any, session: Any, moved: Moved) -> bool:
+def _export(
+    scope: EntryScope,
+    entry: StoredEntry,
+    own: Any,
+    session: Any,
+    moved: Moved,
+    refused: Callable[[str], None],
+) -> bool:
     """Write one entry, and return whether Airflow has it now."""
     from airflow._shared.state import AssetStateStoreWriterKind
     from airflow.state.metastore import MetastoreBackend
@@ -107,6 +140,10 @@ def _export(entry: StoredEntry, own: Any, session: Any, moved: Moved) -> bool:
     if native.get(own, entry.key, session=session) is not None:
         moved.present += 1
         return True
+    if is_damaged(entry.text):
+        moved.refused += 1
+        refused(f"the key {entry.key!r} of {scope}, as its value is damaged")
+        return False
     if hasattr(own, "dag_id"):
         native.set(
             own, entry.key, entry.text, expires_at=optional_datetime(entry.expires_at), session=session
@@ -141,54 +178,124 @@ def _copy_writer(asset_id: int, entry: StoredEntry, session: Any) -> None:
     )
 
 
-def import_from_airflow(store: StateStore, *, keep: bool) -> Moved:
+def import_from_airflow(
+    store: StateStore,
+    *,
+    keep: bool,
+    refused: Callable[[str], None],
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Moved:
     """Write what Airflow's own tables hold into the store, and delete it there unless it is to be kept.
 
-    What the store has already stays as it is here. What has expired is left to Airflow's cleanup.
+    What the store has already stays as it is here. What has expired is left to Airflow's cleanup, and so is what this store
+    can't hold. An interrupted import may be run again.
     """
+    from airflow.models.asset_state_store import AssetStateStoreModel
+    from airflow.models.task_state_store import TaskStateStoreModel
     from airflow.utils.session import create_session
+    from sqlalchemy import func, select
 
-    moved = Moved()
+    moved, done = Moved(), 0
+    tables = (TaskStateStoreModel, AssetStateStoreModel)
     with create_session(scoped=False) as session:
-        rows = list(_rows(session))
-        for row, scope, expires_at, writer in rows:
-            if expires_at is not None and expires_at <= store.clock():
-                continue
-            if store.backend.read(scope, [row.key], now=store.clock()).entries:
-                moved.present += 1
-            else:
-                # the compact form of it: that is what sizes are counted of
-                text = json.dumps(json.loads(row.value), ensure_ascii=False, separators=(",", ":"))
-                put = Put(row.key, text, expires_at)
-                store.backend.apply(Batch(scope, (put,), store.clock(), writer, history=store.history_policy))
-                moved.entries += 1
+        due = sum(session.scalar(select(func.count()).select_from(table)) for table in tables)
+    for table in tables:
+        for rows, assets in _pages(table):
+            here = [row for row in rows if _import(row, assets, store, moved, refused)]
             if not keep:
-                session.delete(row)
+                _delete(table, here)
+            done += len(rows)
+            if on_progress is not None:
+                on_progress(done, due)
     return moved
 
 
-def _rows(session: Any) -> Iterator[tuple[Any, EntryScope, int | None, Writer]]:
-    """Yield each row of Airflow's tables, with what it is in our words."""
-    from airflow.models.asset import AssetModel
-    from airflow.models.asset_state_store import AssetStateStoreModel
-    from airflow.models.task_state_store import TaskStateStoreModel
-    from sqlalchemy import select
+def _pages(table: Any) -> Iterator[tuple[Sequence[Any], dict[int, Any]]]:
+    """Yield the rows of one of Airflow's tables, a page at a time, with the assets that they belong to.
 
-    for row in session.scalars(select(TaskStateStoreModel)):
-        scope = TaskScope(row.dag_id, row.run_id, row.task_id, row.map_index)
-        expires_at = row.expires_at
-        if expires_at is not None and expires_at.tzinfo is None:
+    No transaction is open meanwhile: the store may be in the same SQLite file.
+    """
+    from airflow.models.asset import AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import inspect, select, tuple_
+
+    keys = inspect(table).primary_key
+    query = select(table).order_by(*keys).limit(_PAGE)
+    page = query
+    while True:
+        with create_session(scoped=False) as session:
+            rows = session.scalars(page).all()
+            wanted = {row.asset_id for row in rows if hasattr(row, "asset_id")}
+            found = session.scalars(select(AssetModel).where(AssetModel.id.in_(wanted))) if wanted else ()
+            assets = {asset.id: asset for asset in found}
+            session.expunge_all()
+        if not rows:
+            return
+        yield rows, assets
+        page = query.where(tuple_(*keys) > tuple(getattr(rows[-1], key.name) for key in keys))
+
+
+def _import(
+    row: Any, assets: dict[int, Any], store: StateStore, moved: Moved, refused: Callable[[str], None]
+) -> bool:
+    """Write one row, and return whether the store has it now."""
+    expires_at = getattr(row, "expires_at", None)
+    if expires_at is not None:
+        if expires_at.tzinfo is None:
             expires_at = expires_at.replace(tzinfo=timezone.utc)
-        yield row, scope, None if expires_at is None else to_micros(expires_at), Writer("task")
-    for row in session.scalars(select(AssetStateStoreModel)):
-        asset = session.get(AssetModel, row.asset_id)
-        if asset is None:
-            continue
-        writer = Writer(
-            row.last_updated_by_kind or "api",
-            row.last_updated_by_dag_id,
-            row.last_updated_by_run_id,
-            row.last_updated_by_task_id,
-            row.last_updated_by_map_index,
-        )
-        yield row, AssetScope(asset.name, asset.uri), None, writer
+        expires_at = to_micros(expires_at)
+        if expires_at <= store.clock():
+            return False
+    of_asset = hasattr(row, "asset_id")
+    if of_asset and row.asset_id not in assets:
+        moved.homeless += 1
+        return False
+    try:
+        scope, writer = _of_asset(row, assets[row.asset_id]) if of_asset else _of_task(row)
+        # the compact form of it: that is what sizes are counted of
+        put = Put(check_key(row.key), encode(decode(row.value)), expires_at)
+    except ValueError as exc:
+        moved.refused += 1
+        refused(f"the key {row.key!r:.200} of {_named(row, assets)}: {exc}")
+        return False
+    if store.backend.read(scope, [put.key], now=store.clock()).entries:
+        moved.present += 1
+    else:
+        store.backend.apply(Batch(scope, (put,), store.clock(), writer, history=store.history_policy))
+        moved.entries += 1
+    return True
+
+
+def _of_task(row: Any) -> tuple[EntryScope, Writer]:
+    return TaskScope(row.dag_id, row.run_id, row.task_id, row.map_index), Writer("task")
+
+
+def _of_asset(row: Any, asset: Any) -> tuple[EntryScope, Writer]:
+    writer = Writer(
+        row.last_updated_by_kind or "api",
+        row.last_updated_by_dag_id,
+        row.last_updated_by_run_id,
+        row.last_updated_by_task_id,
+        row.last_updated_by_map_index,
+    )
+    return AssetScope(asset.name, asset.uri), writer
+
+
+def _named(row: Any, assets: dict[int, Any]) -> str:
+    if hasattr(row, "asset_id"):
+        return f"asset {assets[row.asset_id].name!r}"
+    return f"task instance {row.dag_id} / {row.run_id} / {row.task_id} / {row.map_index}"
+
+
+def _delete(table: Any, rows: Sequence[Any]) -> None:
+    """Delete rows from one of Airflow's tables, except for those that were written anew since they were read."""
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete, inspect
+
+    with create_session(scoped=False) as session:
+        for row in rows:
+            as_read = [
+                getattr(table, name) == getattr(row, name)
+                for name in (*(key.name for key in inspect(table).primary_key), "updated_at")
+            ]
+            session.execute(delete(table).where(*as_read))

@@ -280,8 +280,9 @@ class Attempt:
 class DagInfo:
     """A dag in a list: how many runs it has, and its most recently begun one.
 
-    ``runs`` is counted up to 100, which is said of a dag that has as many or more. ``updated_at`` is when any of the newest
-    100 runs last changed its state, or any task instance of the last one.
+    ``runs`` is counted up to 100, which is said of a dag that has as many or more. ``last_state`` is the most serious of its
+    tasks' where nobody began the last run as a whole. ``updated_at`` is when any of the newest 100 runs last changed its
+    state, or any task instance of the last one.
     """
 
     dag_id: str

@@ -9,10 +9,8 @@ import sys
 import pytest
 
 from keepstate.backends.requests import Begin, End, Fence, Holder
-from keepstate.cli.runs import BY_SERIOUSNESS
 from keepstate.runtime.liveness import this_process
 from keepstate.scope import RunScope, TaskScope
-from keepstate.web.states import LOOKS
 from tests.cli.conftest import TASK, one_line
 from tests.cli.terminal import on_terminal
 
@@ -91,11 +89,6 @@ def test_one_whose_task_was_killed_is_shown_as_lost(run, store) -> None:
     scope = TaskScope("etl", "r1", "load")
     store.backend.begin(Begin(scope, "0190-a", holder, now=store.clock(), lease=10_000_000))
     assert state_of(run) == ["lost?", "-"]
-
-
-def test_states_are_as_serious_here_as_in_the_grid() -> None:
-    """Two lists in two rooms, neither of which knows the other."""
-    assert [state for state in LOOKS if state is not None] == list(BY_SERIOUSNESS)
 
 
 def test_no_runs_is_no_error(run) -> None:

@@ -102,6 +102,20 @@ def test_mapped_task_instances_have_their_own_pages(visit: Callable[..., Page], 
     assert story
 
 
+def test_a_run_that_nobody_began_as_a_whole_is_as_its_tasks_are(
+    visit: Callable[..., Page], story: Story
+) -> None:
+    """In the list of dags, over its column in the grid, and on its own page."""
+    page = visit()
+    expect(page.get_by_role("row", name="fine_tune")).to_contain_text("Failed")
+    page.get_by_role("link", name="fine_tune").click()
+    expect(page.get_by_role("columnheader", name="run-1")).to_contain_text("Failed")
+    page.get_by_role("columnheader", name="run-1").get_by_role("link").click()
+    page.wait_for_url("**/runs/run-1")
+    expect(page.locator(".page-head")).to_contain_text("Failed")
+    assert story
+
+
 def test_times_are_in_the_browsers_zone(visit: Callable[..., Page], story: Story) -> None:
     """And the exact instant is what one sees on hover."""
     page = visit(LOAD_PATH, timezone_id="Asia/Kathmandu")

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keepstate.states import BY_SERIOUSNESS, most_serious
 from keepstate.values import encode
 from keepstate.web.attempts import lasting
 from keepstate.web.marks import Marks, digest
 from keepstate.web.paging import pager
 from keepstate.web.shown import Progress, pretty, preview, progress_of, tokens
-from keepstate.web.states import look_of, worst
+from keepstate.web.states import LOOKS, look_of
 
 values = st.recursive(
     st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
@@ -103,12 +104,19 @@ def test_pages_of_a_list() -> None:
     assert pager("/x", 1, 0).first == 0
 
 
-def test_one_square_shows_the_most_worrying_state() -> None:
-    """And a state that is not known here by its own name."""
-    assert worst({"success", "running", "failed"}) == "failed"
-    assert worst({"success", None}) is None
-    assert worst({"success"}) == "success"
+def test_each_state_has_a_look() -> None:
+    """And one that is not known here its own name."""
+    assert set(LOOKS) == {*BY_SERIOUSNESS, None}
     assert look_of("brand_new").label == "Brand new"
+
+
+def test_the_most_serious_state_stands_for_several() -> None:
+    """What has none, and what nobody here knows, stands back."""
+    assert most_serious({"success", "running", "failed"}) == "failed"
+    assert most_serious(["brand_new", "success", None]) == "success"
+    assert most_serious([None, "brand_new"]) == "brand_new"
+    assert most_serious([None]) is None
+    assert most_serious([]) is None
 
 
 def test_a_mark_is_looked_for_once_in_a_while() -> None:

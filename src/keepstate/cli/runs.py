@@ -13,6 +13,7 @@ from keepstate.cli.stores import nothing, opened
 from keepstate.clock import to_datetime
 from keepstate.scope import RunScope
 from keepstate.settings import Settings
+from keepstate.states import most_serious
 from keepstate.values import decode
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 _LOOKED_THROUGH = 50
 # and so many task instances of a run for its state
 _TASKS_LOOKED_AT = 200
-
-BY_SERIOUSNESS = ("failed", "lost", "up_for_retry", "running", "superseded", "success")
-"""The states of tasks, the most serious first, as in the grid of the web pages."""
 
 _Dag = Annotated[str | None, Option("--dag-id", metavar="ID", help="Only runs of this dag.")]
 
@@ -183,15 +181,11 @@ def _state_cell(store: StateStore, run: RunInfo, seen: Sight | None, now: dateti
     if run.state is not None:
         return state_cell(run.state, seen)
     tasks = store.task_instances(run.dag_id, run.run_id, limit=_TASKS_LOOKED_AT)
-    state = min((ti.state for ti in tasks if ti.state), key=_seriousness, default=None)
+    state = most_serious(ti.state for ti in tasks)
     if state != "running":
         return state_cell(state)
     sights = (_sight_of(store, ti.scope, ti.state, now) for ti in tasks if ti.state == state)
     return state_cell(state, next((sight for sight in sights if sight is not None and sight.lost), None))
-
-
-def _seriousness(state: str) -> int:
-    return BY_SERIOUSNESS.index(state) if state in BY_SERIOUSNESS else len(BY_SERIOUSNESS)
 
 
 def _checkpoints(store: StateStore, ti: TaskInstanceInfo) -> dict[str, Any]:

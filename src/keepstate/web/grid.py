@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from keepstate.backends.answers import MOST_IN_A_GRID
 from keepstate.scope import RunScope
+from keepstate.states import most_serious
 from keepstate.web.addresses import DAG
 from keepstate.web.asked import not_found, page
 from keepstate.web.frame import Crumb
 from keepstate.web.live import events
 from keepstate.web.paging import Pager, pager
-from keepstate.web.states import worst
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -41,7 +41,10 @@ class Square:
 
 @dataclass(frozen=True)
 class Column:
-    """A run. Its ``label`` is its id without the word by which Airflow's ids begin alike."""
+    """A run. Its ``label`` is its id without the word by which Airflow's ids begin alike.
+
+    The ``state`` of one that nobody began as a whole is that of its tasks.
+    """
 
     run_id: str
     label: str
@@ -85,10 +88,10 @@ def show(asked: Asked) -> Response:
                 run.run_id,
                 _KIND.sub("", run.run_id),
                 addresses.run(dag_id, run.run_id),
-                run.state,
+                run.state or most_serious(state for task in tasks for state in task.states),
                 run.created_at,
             )
-            for run in (one.run for one in runs)
+            for run, tasks in ((one.run, one.tasks) for one in runs)
         ),
         _rows(asked, runs),
         pager(addresses.dag(dag_id), number, total, RUNS_PER_PAGE),
@@ -156,7 +159,7 @@ def _square(asked: Asked, run: RunInfo, task: GridTask | None) -> Square | None:
         return None
     return Square(
         asked.addresses.task(run.dag_id, run.run_id, task.task_id),
-        worst(set(task.states)),
+        most_serious(task.states),
         task.task_instances,
         task.entries,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from keepstate.scope import RunScope
+from keepstate.states import most_serious
 from keepstate.web.addresses import RUN
 from keepstate.web.asked import not_found, page
 from keepstate.web.frame import Crumb
@@ -38,10 +39,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Run:
-    """A run, and a part of its task instances."""
+    """A run, and a part of its task instances. The ``state`` of one that nobody began as a whole is that of these."""
 
     frame: Frame
     run: RunInfo
+    state: str | None
     lines: tuple[Line, ...]
     pager: Pager
 
@@ -68,6 +70,7 @@ def show(asked: Asked) -> Response:
             Crumb(run.run_id),
         ),
         run,
+        run.state or most_serious(info.state for info in found),
         tuple(line_of(info, addresses) for info in found),
         pager(here, number, total),
     )

@@ -23,17 +23,10 @@ LOOKS: dict[str | None, Look] = {
     None: Look("none", "No state", "dot"),
     "success": Look("success", "Success", "check"),
 }
-"""By state, the most worrying first: where one square stands for many, it shows the first that any of them is in."""
-
-_RANK = {state: place for place, state in enumerate(LOOKS)}
+"""By state."""
 
 
 def look_of(state: str | None) -> Look:
     """Return how a state is shown; one that is not known here is shown by its own name."""
     found = LOOKS.get(state)
     return found if found is not None else Look("none", str(state).replace("_", " ").capitalize(), "dot")
-
-
-def worst(states: set[str | None]) -> str | None:
-    """Return the state that stands for several."""
-    return min(states, key=lambda state: _RANK.get(state, len(_RANK)))

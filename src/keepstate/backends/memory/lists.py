@@ -16,6 +16,7 @@ from keepstate.backends.answers import (
 from keepstate.clock import to_datetime, to_micros
 from keepstate.patterns import fits
 from keepstate.scope import AssetInfo, AssetScope, DagInfo, RunInfo, RunScope, TaskInstanceInfo, TaskScope
+from keepstate.states import most_serious
 
 if TYPE_CHECKING:
     from keepstate.backends.memory.record import Record
@@ -40,9 +41,12 @@ class Lists:
     def _dag_info(self, dag_id: str, runs: list[RunInfo]) -> DagInfo:
         last = runs[0]
         with self._records.lock:
-            changes = [to_datetime(one.updated_at) for _, one in self._records.of_run(dag_id, last.run_id)]
-        updated_at = max([*changes, *(info.updated_at for info in runs)])
-        return DagInfo(dag_id, len(runs), last.run_id, last.state, last.created_at, updated_at)
+            tasks = [one for _, one in self._records.of_run(dag_id, last.run_id)]
+            updated_at = max(
+                [*(to_datetime(one.updated_at) for one in tasks), *(info.updated_at for info in runs)]
+            )
+            state = last.state or most_serious(one.state for one in tasks)
+        return DagInfo(dag_id, len(runs), last.run_id, state, last.created_at, updated_at)
 
     def dag_ids(self, *, pattern: str | None = None, limit: int | None = None, offset: int = 0) -> list[str]:
         """See `Backend.dag_ids`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from keepstate import states
 from keepstate.backends.sql.statements import LIVE
 
 _IS_RUN = "s.kind = 'run' AND s.deleted = 0"
@@ -22,6 +23,10 @@ WITH RECURSIVE dag (dag_id) AS (
 )
 """
 _SOME_DAGS = "SELECT dag_id FROM dag WHERE dag_id {fits} ORDER BY dag_id LIMIT :limit OFFSET :offset"
+# the place of a task's state among these, of which the least is the most serious
+_PLACE = " ".join(f"WHEN '{state}' THEN {place}" for place, state in enumerate(states.BY_SERIOUSNESS))
+_TASKS_OF_LAST = """
+FROM keepstate_scope t WHERE t.dag_id = l.dag_id AND t.run_id = l.run_id AND t.kind = 'task' AND t.deleted = 0"""
 _OF_THE_DAG = f"FROM keepstate_scope s WHERE s.dag_id = d.dag_id AND {_IS_RUN}"
 
 # Of no dag more than its newest runs is looked at: h is the oldest of these, where there are as many. An index by
@@ -32,8 +37,8 @@ SELECT d.dag_id, CASE WHEN h.id IS NULL THEN (SELECT COUNT(*) {_OF_THE_DAG}) ELS
   l.run_id, l.state, l.created_at,
   (SELECT MAX(s.updated_at) {_OF_THE_DAG} AND s.created_at >= COALESCE(h.created_at, 0)
      AND (s.created_at > COALESCE(h.created_at, 0) OR s.id >= COALESCE(h.id, 0))),
-  (SELECT MAX(t.updated_at) FROM keepstate_scope t
-   WHERE t.dag_id = l.dag_id AND t.run_id = l.run_id AND t.kind = 'task' AND t.deleted = 0)
+  (SELECT MAX(t.updated_at) {_TASKS_OF_LAST}),
+  CASE WHEN l.state IS NULL THEN (SELECT MIN(CASE t.state {_PLACE} END) {_TASKS_OF_LAST}) END
 FROM ({_SOME_DAGS}) d
 JOIN keepstate_scope l
   ON l.id = (SELECT s.id {_OF_THE_DAG} ORDER BY s.created_at DESC, s.id DESC LIMIT 1)

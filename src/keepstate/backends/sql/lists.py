@@ -18,6 +18,7 @@ from keepstate.backends.sql.access import Access
 from keepstate.clock import to_datetime
 from keepstate.patterns import compacted, fits
 from keepstate.scope import AssetInfo, AssetScope, DagInfo, RunInfo, RunScope, TaskInstanceInfo, TaskScope
+from keepstate.states import BY_SERIOUSNESS
 
 if TYPE_CHECKING:
     from keepstate.backends.sql.database import Row
@@ -184,8 +185,10 @@ def _sum(rows: list[Row]) -> int:
 
 
 def _dag_of(row: Row) -> DagInfo:
-    dag_id, runs, run_id, state, created_at, updated_at, last_updated_at = row
+    dag_id, runs, run_id, state, created_at, updated_at, last_updated_at, place = row
     updated_at = max(updated_at, last_updated_at or 0)
+    if place is not None:
+        state = BY_SERIOUSNESS[place]
     return DagInfo(dag_id, runs, run_id, state, to_datetime(created_at), to_datetime(updated_at))
 
 

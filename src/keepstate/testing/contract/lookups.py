@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keepstate.backends.requests import Begin, Holder
+from keepstate.backends.requests import Begin, End, Fence, Holder
 from keepstate.errors import InvalidIdError
 from keepstate.scope import AssetScope, DagInfo, RunScope, TaskScope
 from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt, attempt_id
@@ -132,6 +132,28 @@ class Lookups(Ground):
         assert store.backend.count_dags() == 3
         assert (store.backend.count_runs(), store.backend.count_runs("b")) == (5, 3)
         assert store.backend.count_task_instances("b", "z") == 2
+
+    def test_a_dag_whose_last_run_nobody_began_is_as_its_tasks_are(
+        self, store: StateStore, clock: ManualClock
+    ) -> None:
+        """The most serious of their states counts, and of tasks without attempts none; once the run was begun, its own does."""
+
+        def told() -> str | None:
+            return store.backend.dags()[0].last_state
+
+        store.task(DAG, "earlier", "other", try_number=1).set("k", 1)
+        clock.advance(HOUR)
+        store.task(DAG, RUN, "by hand").set("k", 1)
+        assert told() is None
+        for number, state in enumerate(["success", "superseded", "up_for_retry", "failed", "success"]):
+            fence = Fence(1, attempt_id(number))
+            scope = TaskScope(DAG, RUN, TASK, number)
+            store.backend.begin(Begin(scope, attempt_id(number), Holder("h", 1, "x"), clock(), 0))
+            assert told() == ("failed" if number == 4 else "up_for_retry" if number == 3 else "running")
+            store.backend.end(End(scope, fence, state, clock()))
+            assert told() == ("failed" if number == 4 else state)
+        store.backend.begin(Begin(RunScope(DAG, RUN), attempt_id(9), Holder("h", 1, "x"), clock(), 0))
+        assert told() == "running"
 
     def test_a_list_of_dags_looks_at_the_newest_hundred_runs_of_each(
         self, store: StateStore, clock: ManualClock

@@ -102,6 +102,19 @@ def test_mapped_task_instances_have_their_own_pages(visit: Callable[..., Page], 
     assert story
 
 
+def test_many_mapped_task_instances_are_in_pages(visit: Callable[..., Page], story: Story) -> None:
+    """By map index, next to other tasks of the run."""
+    for index in range(5, 60):
+        story.store.task("fine_tune", "run-1", "train", map_index=index).set("epoch", index)
+    story.store.task("fine_tune", "run-1", "zip").set("k", 1)
+    page = visit("/dags/fine_tune/runs/run-1/tasks/train")
+    expect(page.get_by_text("1–50 of 60 mapped task instances")).to_be_visible()
+    expect(page.get_by_role("link", name="train map index")).to_have_count(50)
+    page.get_by_role("link", name="Next").click()
+    expect(page.get_by_role("link", name="train map index")).to_have_count(10)
+    expect(page.get_by_role("link", name="train map index 59")).to_be_visible()
+
+
 def test_a_run_that_nobody_began_as_a_whole_is_as_its_tasks_are(
     visit: Callable[..., Page], story: Story
 ) -> None:

@@ -225,14 +225,21 @@ class Backend(Protocol):
         """Return one task instance, or ``None`` where it is not known, or was deleted."""
         ...
 
-    def count_task_instances(self, dag_id: str, run_id: str) -> int:
+    def count_task_instances(self, dag_id: str, run_id: str, task_id: str | None = None) -> int:
         """Return how many task instances `task_instances` would list without a limit."""
         ...
 
     def task_instances(
-        self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
+        self,
+        dag_id: str,
+        run_id: str,
+        task_id: str | None = None,
+        *,
+        now: int,
+        limit: int | None = None,
+        offset: int = 0,
     ) -> list[TaskInstanceInfo]:
-        """Return the task instances of a run, ordered by task id and map index."""
+        """Return the task instances of a run, or of one task in it, ordered by task id and map index."""
         ...
 
     def grid(

@@ -296,15 +296,22 @@ class CustomBackend:
         """See `Backend.task_instance`; the class can't tell how many entries it holds."""
         return self._keeper.task_instance(scope, now=now)
 
-    def count_task_instances(self, dag_id: str, run_id: str) -> int:
+    def count_task_instances(self, dag_id: str, run_id: str, task_id: str | None = None) -> int:
         """See `Backend.count_task_instances`."""
-        return self._keeper.count_task_instances(dag_id, run_id)
+        return self._keeper.count_task_instances(dag_id, run_id, task_id)
 
     def task_instances(
-        self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
+        self,
+        dag_id: str,
+        run_id: str,
+        task_id: str | None = None,
+        *,
+        now: int,
+        limit: int | None = None,
+        offset: int = 0,
     ) -> list[TaskInstanceInfo]:
         """See `Backend.task_instances`: those of the local runtime; the class can't tell how many entries they hold."""
-        return self._keeper.task_instances(dag_id, run_id, now=now, limit=limit, offset=offset)
+        return self._keeper.task_instances(dag_id, run_id, task_id, now=now, limit=limit, offset=offset)
 
     def grid(
         self,

@@ -13,6 +13,7 @@ from keepstate.web.attempts import AttemptShown, attempts_of
 from keepstate.web.entries import Entries, entries_of
 from keepstate.web.frame import Crumb
 from keepstate.web.live import events
+from keepstate.web.paging import PER_PAGE, Pager, pager
 from keepstate.web.place import Place, crumbs_to_run, place_of, task_scope, watch
 from keepstate.web.removed import Removed, removed_of
 from keepstate.web.runs import Line, line_of
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from keepstate.web.asked import Asked
     from keepstate.web.frame import Frame
 
-_AT_ONCE = 1000
-_MOST_MAPPED = 1000
 _TABS = frozenset({"storage", "removed", "attempts"})
 
 
@@ -44,12 +43,12 @@ class TaskInstance:
 
 @dataclass(frozen=True)
 class Mapped:
-    """The task instances of a mapped task in a run; ``cut`` says that there are more."""
+    """A part of the task instances of a mapped task in a run."""
 
     frame: Frame
     task_id: str
     lines: tuple[Line, ...]
-    cut: bool
+    pager: Pager
 
 
 def show(asked: Asked) -> Response:
@@ -78,40 +77,43 @@ def watch_any(asked: Asked) -> object:
     try:
         return watch(asked)
     except HTTPException:
-        lines, _ = _mapped_lines(asked, task_scope(asked))
-        if not lines:
+        total = _count_mapped(asked, task_scope(asked))
+        if not total:
             raise
-        return lines
+        return total, _mapped_lines(asked, task_scope(asked))
 
 
 def _mapped(asked: Asked, scope: TaskScope) -> Response:
-    lines, cut = _mapped_lines(asked, scope)
-    if not lines:
+    total = _count_mapped(asked, scope)
+    if not total:
         # as it was found to be
         place_of(asked)
     context = Mapped(
         asked.frame(scope.task_id, "dags", *crumbs_to_run(asked, scope), Crumb(scope.task_id)),
         scope.task_id,
-        lines,
-        cut,
+        _mapped_lines(asked, scope),
+        pager(asked.addresses.task_instance(scope), asked.page_number(), total),
     )
     return asked.answer(context, "mapped.html", "_mapped.html")
 
 
-def _mapped_lines(asked: Asked, scope: TaskScope) -> tuple[tuple[Line, ...], bool]:
-    """Return the mapped task instances of a task, and whether there are more."""
-    lines: list[Line] = []
-    if scope.map_index < 0 and asked.caller.reaches_dag(scope.dag_id):
-        offset = 0
-        while len(lines) <= _MOST_MAPPED:
-            batch = asked.backend.task_instances(
-                scope.dag_id, scope.run_id, now=asked.store.clock(), limit=_AT_ONCE, offset=offset
-            )
-            lines += [line_of(info, asked.addresses) for info in batch if info.scope.task_id == scope.task_id]
-            offset += _AT_ONCE
-            if len(batch) < _AT_ONCE:
-                break
-    return tuple(lines[:_MOST_MAPPED]), len(lines) > _MOST_MAPPED
+def _count_mapped(asked: Asked, scope: TaskScope) -> int:
+    """Return how many mapped task instances the caller could see here: none where one by itself is asked for."""
+    if scope.map_index >= 0 or not asked.caller.reaches_dag(scope.dag_id):
+        return 0
+    return asked.backend.count_task_instances(scope.dag_id, scope.run_id, scope.task_id)
+
+
+def _mapped_lines(asked: Asked, scope: TaskScope) -> tuple[Line, ...]:
+    found = asked.backend.task_instances(
+        scope.dag_id,
+        scope.run_id,
+        scope.task_id,
+        now=asked.store.clock(),
+        limit=PER_PAGE,
+        offset=(asked.page_number() - 1) * PER_PAGE,
+    )
+    return tuple(line_of(info, asked.addresses) for info in found)
 
 
 routes = [

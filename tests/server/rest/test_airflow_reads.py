@@ -112,8 +112,13 @@ def test_task_instances(airflow: Callable[..., ApiClient], runs: None) -> None:
         api.get_task_instances(DAG, "absent")
 
 
-def test_mapped_task_instances(airflow: Callable[..., ApiClient], runs: None) -> None:
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside one that is not mapped"])
+def test_mapped_task_instances(
+    airflow: Callable[..., ApiClient], store: StateStore, runs: None, beside: bool
+) -> None:
     """Those of one task, in pages."""
+    if beside:
+        store.task(DAG, RUN, "mapped").set("k", 1)
     api = TaskInstanceApi(airflow())
     found = api.get_mapped_task_instances(DAG, RUN, "mapped")
     assert ([one.map_index for one in found.task_instances], found.total_entries) == ([0, 1], 2)

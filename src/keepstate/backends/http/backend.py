@@ -155,18 +155,25 @@ class HttpBackend(Asking):
         found: TaskInstanceInfo | None = self._ask("task_instance", scope=scope)
         return found
 
-    def count_task_instances(self, dag_id: str, run_id: str) -> int:
+    def count_task_instances(self, dag_id: str, run_id: str, task_id: str | None = None) -> int:
         """See `Backend.count_task_instances`."""
-        count: int = self._ask("count_task_instances", dag_id=dag_id, run_id=run_id)
+        count: int = self._ask("count_task_instances", dag_id=dag_id, run_id=run_id, task_id=task_id)
         return count
 
     def task_instances(
-        self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
+        self,
+        dag_id: str,
+        run_id: str,
+        task_id: str | None = None,
+        *,
+        now: int,
+        limit: int | None = None,
+        offset: int = 0,
     ) -> list[TaskInstanceInfo]:
         """See `Backend.task_instances`."""
         del now
         found: list[TaskInstanceInfo] = self._ask(
-            "task_instances", dag_id=dag_id, run_id=run_id, limit=limit, offset=offset
+            "task_instances", dag_id=dag_id, run_id=run_id, task_id=task_id, limit=limit, offset=offset
         )
         return found
 

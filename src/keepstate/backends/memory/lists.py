@@ -95,22 +95,28 @@ class Lists:
         return [info for _, _, info in found]
 
     def task_instances(
-        self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
+        self,
+        dag_id: str,
+        run_id: str,
+        task_id: str | None = None,
+        *,
+        now: int,
+        limit: int | None = None,
+        offset: int = 0,
     ) -> list[TaskInstanceInfo]:
         """See `Backend.task_instances`."""
         with self._records.lock:
             found = [
                 _task_instance_info(scope, one, now)
                 for scope, one in self._records.of_run(dag_id, run_id)
-                if isinstance(scope, TaskScope)
+                if isinstance(scope, TaskScope) and task_id in {None, scope.task_id}
             ]
         found.sort(key=lambda info: (info.scope.task_id, info.scope.map_index))
         return found[offset:][:limit]
 
-    def count_task_instances(self, dag_id: str, run_id: str) -> int:
+    def count_task_instances(self, dag_id: str, run_id: str, task_id: str | None = None) -> int:
         """See `Backend.count_task_instances`."""
-        with self._records.lock:
-            return sum(isinstance(scope, TaskScope) for scope, _ in self._records.of_run(dag_id, run_id))
+        return len(self.task_instances(dag_id, run_id, task_id, now=0))
 
     def task_instance(self, scope: TaskScope, *, now: int) -> TaskInstanceInfo | None:
         """See `Backend.task_instance`."""

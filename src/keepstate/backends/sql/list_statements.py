@@ -77,11 +77,15 @@ WHERE s.kind = 'task' AND s.deleted = 0
 """
 _OF_RUN = "AND s.dag_id = :dag_id AND s.run_id = :run_id"
 
-TASK_INSTANCES = f"{_TASK_INSTANCE} {_OF_RUN} ORDER BY s.task_id, s.map_index LIMIT :limit OFFSET :offset"
+_OF_TASK = f"{_OF_RUN} AND s.task_id = :task_id"
+_IN_ORDER = "ORDER BY s.task_id, s.map_index LIMIT :limit OFFSET :offset"
+_COUNTED = "SELECT COUNT(*) FROM keepstate_scope s WHERE s.kind = 'task' AND s.deleted = 0"
+
+TASK_INSTANCES = f"{_TASK_INSTANCE} {_OF_RUN} {_IN_ORDER}"
+TASK_INSTANCES_OF_TASK = f"{_TASK_INSTANCE} {_OF_TASK} {_IN_ORDER}"
 TASK_INSTANCE = f"{_TASK_INSTANCE} AND s.digest = :digest"
-COUNT_TASK_INSTANCES = f"""
-SELECT COUNT(*) FROM keepstate_scope s WHERE s.kind = 'task' AND s.deleted = 0 {_OF_RUN}
-"""
+COUNT_TASK_INSTANCES = f"{_COUNTED} {_OF_RUN}"
+COUNT_TASK_INSTANCES_OF_TASK = f"{_COUNTED} {_OF_TASK}"
 
 # Whose runs: {whose}. What is looked at is cut before it is put together, so that no run is too large.
 _PAGE_OF_RUNS = f"""

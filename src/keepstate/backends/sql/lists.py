@@ -86,15 +86,30 @@ class Lists(Access):
         return _run_of(rows[0]) if rows else None
 
     def task_instances(
-        self, dag_id: str, run_id: str, *, now: int, limit: int | None = None, offset: int = 0
+        self,
+        dag_id: str,
+        run_id: str,
+        task_id: str | None = None,
+        *,
+        now: int,
+        limit: int | None = None,
+        offset: int = 0,
     ) -> list[TaskInstanceInfo]:
         """See `Backend.task_instances`."""
-        params = {"dag_id": dag_id, "run_id": run_id, "now": now, **_window(limit, offset)}
-        return [_task_instance_of(row) for row in self._query(sql.TASK_INSTANCES, params)]
+        params = {
+            "dag_id": dag_id,
+            "run_id": run_id,
+            "task_id": task_id,
+            "now": now,
+            **_window(limit, offset),
+        }
+        statement = sql.TASK_INSTANCES if task_id is None else sql.TASK_INSTANCES_OF_TASK
+        return [_task_instance_of(row) for row in self._query(statement, params)]
 
-    def count_task_instances(self, dag_id: str, run_id: str) -> int:
+    def count_task_instances(self, dag_id: str, run_id: str, task_id: str | None = None) -> int:
         """See `Backend.count_task_instances`."""
-        return _sum(self._query(sql.COUNT_TASK_INSTANCES, {"dag_id": dag_id, "run_id": run_id}))
+        statement = sql.COUNT_TASK_INSTANCES if task_id is None else sql.COUNT_TASK_INSTANCES_OF_TASK
+        return _sum(self._query(statement, {"dag_id": dag_id, "run_id": run_id, "task_id": task_id}))
 
     def task_instance(self, scope: TaskScope, *, now: int) -> TaskInstanceInfo | None:
         """See `Backend.task_instance`."""

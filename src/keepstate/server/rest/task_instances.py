@@ -82,13 +82,18 @@ async def get_task_instance(asked: Ask) -> Response:
 async def list_mapped_task_instances(asked: Ask) -> Response:
     """List the task instances of a mapped task, ordered by map index."""
     scope, (limit, offset) = asked.task_scope(), asked.window()
-    found = []
-    if asked.caller.reaches_dag(scope.dag_id):
-        found = await asked.read(_mapped, asked, scope)
-    if not found:
+    if not asked.caller.reaches_dag(scope.dag_id):
         raise _not_known(scope)
-    listed = [shapes.task_instance(info) for info in found[offset:][:limit]]
-    return answer(200, {"task_instances": listed, "total_entries": len(found)})
+    backend, now = asked.backend, asked.store.clock()
+    ids = scope.dag_id, scope.run_id, scope.task_id
+    # the one that is not mapped would be the first of them
+    other = await asked.read(backend.task_instance, scope, now=now) is not None
+    total = await asked.read(backend.count_task_instances, *ids) - other
+    if total <= 0:
+        raise _not_known(scope)
+    found = await asked.read(backend.task_instances, *ids, now=now, limit=limit, offset=offset + other)
+    listed = [shapes.task_instance(info) for info in found]
+    return answer(200, {"task_instances": listed, "total_entries": total})
 
 
 @operation(
@@ -103,11 +108,6 @@ async def list_mapped_task_instances(asked: Ask) -> Response:
 async def get_mapped_task_instance(asked: Ask) -> Response:
     """Get one of the task instances of a mapped task."""
     return answer(200, shapes.task_instance(await find_task_instance(asked, asked.mapped_scope())))
-
-
-def _mapped(asked: Ask, scope: TaskScope) -> list[TaskInstanceInfo]:
-    found = asked.backend.task_instances(scope.dag_id, scope.run_id, now=asked.store.clock())
-    return [one for one in found if one.scope.task_id == scope.task_id and one.scope.map_index >= 0]
 
 
 async def find_task_instance(asked: Ask, scope: TaskScope) -> TaskInstanceInfo:

@@ -86,6 +86,12 @@ class Lists(Ground):
         page = store.task_instances(DAG, RUN, limit=2, offset=1)
         assert page == found[1:3]
         assert store.task_instances(DAG, RUN, offset=6) == found[6:]
+        backend, now = store.backend, clock()
+        assert backend.task_instances(DAG, RUN, "a", now=now) == found[1:4]
+        assert backend.task_instances(DAG, RUN, "a", now=now, limit=1, offset=1) == found[2:3]
+        assert backend.task_instances(DAG, RUN, "A", now=now) == []
+        counts = [backend.count_task_instances(DAG, RUN, task) for task in ("a", "b", "A", None)]
+        assert counts == [3, 1, 0, 7]
 
     def test_entries_come_in_pages(self, store: StateStore, clock: ManualClock) -> None:
         """Ordered by key, with the number of all live ones."""

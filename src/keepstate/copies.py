@@ -66,7 +66,8 @@ def copyable(store: StateStore) -> Copyable:
     if not isinstance(backend, Copyable):
         raise UnsupportedError(
             f"{backend.address} can't be copied, exported or imported: that is done where the tables are. Name the SQLite file or "
-            "the database itself; that of a keepstate server, where the server runs"
+            "the database itself; for a keepstate server, `keepstate export` on one machine and `keepstate import` where the "
+            "server runs, which it may go on doing"
         )
     return backend
 

@@ -72,7 +72,7 @@ def test_a_store_goes_over_and_again(run: Run, source: str, target: str) -> None
     """All of it, then nothing, then what is new; as text and as JSON."""
     done = run("copy", source, target)
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("copied 5 of 5 scopes, with 3 entries, 4 versions and 1 attempt\n")
+    assert done.out.startswith("copied 5 scopes, with 3 entries, 4 versions and 1 attempt\n")
     assert "the target has 2 task instances, 2 runs, 1 asset, 3 entries and 1 attempt" in done.out
     assert heads(target) == heads(source)
     assert run("copy", source, target).out.startswith(
@@ -117,7 +117,7 @@ def test_a_duplicated_file_does_not_replace_what_its_original_brought(
         1,
         1,
     )
-    assert "stayed as they were: etl / r1 / load; --overwrite replaces them" in one_line(done.err)
+    assert "stayed as before: etl / r1 / load; --overwrite replaces that" in one_line(done.err)
     assert run("get", "page", *TASK, "--url", target).out == "2\n"
     assert run("get", "at", "--asset", "orders", "--url", target).out == "6\n"
 
@@ -160,7 +160,7 @@ def test_a_copy_shows_its_progress_on_a_terminal(source: str, target: str) -> No
     code, shown = on_terminal("copy", source, target)
     assert code == 0
     assert "Copying" in shown
-    assert "copied 5 of 5 scopes" in shown
+    assert "copied 5 scopes" in shown
 
 
 def test_the_stores_of_a_copy_are_meant(run: Run, source: str, target: str, tmp_path: Path) -> None:
@@ -209,7 +209,8 @@ def exported(run: Run, source: str, tmp_path: Path) -> Path:
     """A file with all that the source holds."""
     file = tmp_path / "state.jsonl"
     done = run("export", "--output", str(file), "--url", source)
-    assert (done.code, done.out, done.err) == (0, "", "")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "exported 5 scopes, with 3 entries, 4 versions and 1 attempt\n"
     return file
 
 
@@ -270,7 +271,7 @@ def test_an_import_is_the_original(run: Run, source: str, target: str, exported:
     """From a file or stdin; the second time nothing is done, and what has been changed since stays."""
     done = run("import", str(exported), "--url", target)
     assert (done.code, done.err) == (0, "")
-    assert done.out == "imported 5 of 5 scopes, with 3 entries, 4 versions and 1 attempt\n"
+    assert done.out == "imported 5 scopes, with 3 entries, 4 versions and 1 attempt\n"
     assert heads(target) == heads(source)
     run("set", "page", "9", *TASK, "--url", target)
     report = json.loads(run("import", "-", "--json", "--url", target, stdin=exported.read_bytes()).out)
@@ -285,7 +286,6 @@ def test_an_import_is_the_original(run: Run, source: str, target: str, exported:
         (("--run-id", "r2"), ["other / r2 / load", "other / r2"]),
         (("--dags", "o*"), ["other / r2 / load", "other / r2"]),
         (("--assets", "ord*"), ["asset orders"]),
-        (("--dag-id", "nothing"), []),
     ],
 )
 def test_a_part(run: Run, source: str, target: str, options: tuple[str, ...], scopes: list[str]) -> None:
@@ -293,6 +293,25 @@ def test_a_part(run: Run, source: str, target: str, options: tuple[str, ...], sc
     out = run("export", *options, "--url", source).out
     assert run("import", "-", "--url", target, stdin=out.encode()).code == 0
     assert [str(one.head.scope) for one in content(target)] == scopes
+
+
+def test_a_part_of_which_there_is_nothing(run: Run, source: str, exported: Path) -> None:
+    """A mistyped name does not replace an export by an empty one, and a script hears of it."""
+    before = exported.read_text()
+    for output in ((), ("--output", str(exported))):
+        done = run("export", "--dags", "typo_*", *output, "--url", source)
+        assert done.code == ExitCode.FAILED
+        assert one_line(done.err) == "nothing in the store matches that, so nothing was exported"
+    assert exported.read_text() == before
+
+
+def test_an_empty_store_is_exported_as_such(run: Run, tmp_path: Path) -> None:
+    """A backup on the first day is no mistake."""
+    source, file = f"sqlite:///{tmp_path / 'empty.db'}", tmp_path / "empty.jsonl"
+    assert run("db", "upgrade", "--url", source).code == 0
+    done = run("export", "-o", str(file), "--url", source)
+    assert (done.code, done.out) == (0, "nothing exported: there is nothing\n")
+    assert len(file.read_text().splitlines()) == 2
 
 
 def bad(lines: list[str]) -> Iterator[tuple[str, list[str], str]]:

@@ -329,6 +329,24 @@ def test_a_person_is_told_what_set_makes_anew(run) -> None:
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
+def test_a_person_is_told_what_could_not_be_deleted(run) -> None:
+    """A mistyped name would be silent else; a script, for which it is no error, gets nothing."""
+    run("set", "page", "1", *TASK)
+    typo = (*TASK[:-1], "laod")
+    told = {
+        ("delete", "pagge", *TASK): "there is no key pagge in etl / r1 / load, so nothing was deleted",
+        ("delete", "page", *typo): "there is no task instance etl / r1 / laod, so nothing was deleted",
+        ("clear", "--yes", *typo): "there is no task instance etl / r1 / laod, so nothing was deleted",
+        ("delete", "k", "--asset", "odrers"): "there is no asset odrers, so nothing was deleted",
+        ("delete", "page", *TASK): "",
+        ("clear", "--yes", *TASK): "",
+    }
+    for argv, text in told.items():
+        assert on_terminal(*argv, NO_COLOR="1") == (0, f"{text}\r\n" if text else "")
+        done = run(*argv)
+        assert (done.code, done.out, done.err) == (0, "", "")
+
+
 def test_a_supervised_command_is_told_nothing(store) -> None:
     """Its keys are new all the time."""
     store.task("etl", "r1", "load", try_number=1).set("k", 1)

@@ -340,3 +340,28 @@ def test_a_run_without_tasks_is_deleted(run, home) -> None:
     erase = ("runs", "delete", "--dag-id", "empty", "--run-id", "r", "--yes")
     assert run(*erase).code == 0
     assert run(*erase).code == 1
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("runs",),
+        ("runs", "delete", "--yes", "--dag-id", "etl", "--run-id", "r1"),
+        ("list", *TASK),
+        ("get", "page", *TASK),
+        ("history", "page", *TASK),
+        ("delete", "page", *TASK),
+        ("assets",),
+        ("attempts", *TASK),
+        ("cleanup",),
+        ("token", "list"),
+    ],
+    ids=" ".join,
+)
+def test_a_mistyped_file_is_not_made(run, tmp_path, argv) -> None:
+    """Nothing would be found in it, which looks like an answer."""
+    file = tmp_path / "typo.db"
+    done = run(*argv, "--url", f"sqlite:///{file}")
+    assert done.code == 2
+    assert one_line(done.err) == f"there is no store at {file}"
+    assert not file.exists()

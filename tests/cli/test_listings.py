@@ -23,7 +23,7 @@ def test_list_shows_entries_by_key(run) -> None:
     assert job.split()[:3] == ["job", '"j-17"', "2"]
     assert "never" in job
     assert page.split()[:3] == ["page", "40", "1"]
-    assert "in 29 d" in page
+    assert "in 30 d" in page
     assert not any(line.endswith(" ") for line in (heading, job, page))
 
 

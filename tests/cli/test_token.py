@@ -36,7 +36,7 @@ def test_a_token_is_printed_alone(run: Run) -> None:
     }
     assert secret not in run("token", "list", "--json").out
     shown = run("token", "list").out
-    assert "nightly  worker  etl_*  none    in 89 d  never" in " ".join(shown.split("\n"))
+    assert "nightly  worker  etl_*  none    in 90 d  never" in " ".join(shown.split("\n"))
 
 
 def test_a_token_is_revoked_by_name_or_id(run: Run) -> None:

@@ -98,7 +98,8 @@ def test_db_check_finds_damage(run, home) -> None:
     file.write_bytes(data)
     done = run("db", "check")
     assert done.code in {1, 74}
-    one_line(done.err)
+    assert "is damaged" in one_line(done.err)
+    assert "restore it from a backup" in done.err
 
 
 def test_db_downgrade_asks_and_loses_what_there_was(run, store) -> None:

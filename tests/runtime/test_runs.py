@@ -83,6 +83,22 @@ def test_without_an_id_the_newest_unfinished_run_goes_on(store: StateStore) -> N
             assert run.run_id == expected
 
 
+def test_an_older_run_that_goes_on_is_named(store: StateStore, caplog: pytest.LogCaptureFixture) -> None:
+    """Where a newer one has succeeded, it is not the one that most people would think of."""
+    with pytest.raises(RuntimeError), dag_run("nightly", "monday", store=store):
+        raise RuntimeError
+    with pytest.raises(RuntimeError), dag_run("nightly", store=store) as run:
+        raise RuntimeError
+    assert (run.run_id, caplog.messages) == ("monday", [])
+    with dag_run("nightly", "tuesday", store=store):
+        pass
+    with dag_run("nightly", store=store) as run:
+        assert run.run_id == "monday"
+    assert caplog.messages == [
+        "nightly / monday has not succeeded, and goes on, though tuesday began after it; name a run id to begin another run"
+    ]
+
+
 def test_a_run_that_nobody_has_begun_is_not_unfinished(store: StateStore) -> None:
     """Entries that were written under a run's ids do not make it one to go on with."""
     store.task("nightly", "by hand", "t").set("k", 1)

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,7 +31,6 @@ from tests.support.programs import is_alive, until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tests.support.programs import Programs
 
@@ -107,6 +107,7 @@ def test_the_command_gets_every_environment_variable(
 ) -> None:
     """Those that no shell can name, too: exported functions, and names with dots or dashes."""
     names = {"BASH_FUNC_helper%%": "() { echo x; }", "spring.profile": "prod", "a-b": "1"}
+    names["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for name, value in names.items():
         monkeypatch.setenv(name, value)
     told = tmp_path / "told"
@@ -122,6 +123,28 @@ def test_the_command_gets_every_environment_variable(
     got = json.loads(told.read_text())
     assert {name: got.pop(name, None) for name in os.environ} == dict(os.environ)
     assert all(name.startswith("KEEPSTATE_") for name in got)
+
+
+@pytest.mark.parametrize("path", ["/usr/bin:/bin", None])
+def test_the_command_finds_keepstate(
+    store: StateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | None
+) -> None:
+    """In a script that cron starts, too, whose PATH has no virtual environment; another one that is there comes first."""
+    own = Path(sys.executable).parent / "keepstate"
+    if path is None:
+        monkeypatch.delenv("PATH")
+    else:
+        monkeypatch.setenv("PATH", path)
+    found = tmp_path / "found"
+    assert quick(store, ["/bin/sh", "-c", f"command -v keepstate > {found}"])[0] == 0
+    assert found.read_text() == f"{own}\n"
+    other = tmp_path / "bin" / "keepstate"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{other.parent}:/usr/bin:/bin")
+    assert quick(store, ["/bin/sh", "-c", f"echo $PATH > {found}"], run_id="2")[0] == 0
+    assert found.read_text() == f"{other.parent}:/usr/bin:/bin\n"
 
 
 def test_success_and_what_it_prevents(store: StateStore, tmp_path: Path) -> None:

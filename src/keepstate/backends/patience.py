@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import time
@@ -9,11 +10,15 @@ import time
 from keepstate.allowance import give_up, latest, until
 from keepstate.errors import BackendUnavailableError
 
+log = logging.getLogger("keepstate")
+
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 2.0
 
 # how soon a pause learns that less time is left: an allowance may begin within it
 _GLANCE = 0.2
+# so many seconds nobody is told that a store does not answer: most troubles are over by then
+_SILENCE = 2.0
 # a server's restart leaves a pool full of them
 _MOST_DEAD_CONNECTIONS = 20
 
@@ -28,6 +33,7 @@ class Patience:
         self._deadline = since + timeout
         self._pause = _FIRST_PAUSE
         self._dead_connections = 0
+        self._telling = since + _SILENCE
 
     @property
     def left(self) -> float:
@@ -45,6 +51,14 @@ class Patience:
         if at_once and self._dead_connections < _MOST_DEAD_CONNECTIONS:
             self._dead_connections += 1
             return
+        if time.monotonic() >= self._telling and self.left >= 1:
+            self._telling = math.inf
+            log.warning(
+                "the store %s does not answer (%s); trying for another %.0f s",
+                self._address,
+                trouble,
+                self.left,
+            )
         pause = max(self._pause * random.uniform(0.5, 1.5), at_least)  # noqa: S311 - jitter is no secret
         over = time.monotonic() + pause
         while (left := min(over - time.monotonic(), self.left)) > 0:

@@ -28,7 +28,7 @@ def list_assets(
     from keepstate.cli import shapes, tables, times
 
     settings = Settings.load()
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         found = store.assets(limit=limit)
         now = to_datetime(store.clock())
     if as_json:
@@ -71,7 +71,7 @@ def delete(
     settings = Settings.load()
     if not yes:
         output.ask(f"Erase asset {name}, history included?", may_go_unasked=False)
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         erased = store.delete_asset(name) or store.delete_asset(uri=name)
     if not erased:
         raise Stop(f"there is no asset {name!r}")

@@ -55,7 +55,7 @@ def attempts_(
     if dag_id is None and run_id is None and task_id is None:
         task_id, map_index = settings.task_id, settings.map_index
     dag, run = choose_run(settings, dag_id, run_id)
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         index = -1 if map_index is None else map_index
         scope = RunScope(dag, run) if task_id is None else TaskScope(dag, run, task_id, index)
         found = _first(store, _scopes(store, scope, limit), limit)

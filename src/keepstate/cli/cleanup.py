@@ -42,7 +42,7 @@ def cleanup_(
     """
     gc.enable()
     settings = Settings.load()
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         report = store.cleanup(dry_run=True) if dry_run else _clean(store, quietly=as_json)
     if as_json:
         from keepstate.cli import shapes

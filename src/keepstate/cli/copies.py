@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 from keepstate import copies, exports
-from keepstate.backends.images import Selection, Tally
+from keepstate.backends.images import Fate, Selection, Tally
 from keepstate.cli import options, output, progress
 from keepstate.cli.declared import Argument, Option
 from keepstate.cli.exit_codes import ExitCode, Stop
@@ -123,6 +123,8 @@ def export_(
     Entries are exported with their history and attempts, and values as JSON text. Expired entries, tokens and logins
     are not exported. A damaged value stops the export, unless --skip-damaged is given.
 
+    With --output FILE it prints how much that was. The exit code is 1 if nothing matches the options.
+
     Examples:
       keepstate export --output state.jsonl
       keepstate export --dags 'etl_*' --assets '*' | gzip > etl.jsonl.gz
@@ -137,12 +139,14 @@ def export_(
     with _lasting(url, Settings.load(), there=True) as store:
         if to is None:
             sys.stdout.flush()
-            _write(store, selection, sys.stdout.buffer, lambda _: None, left_out)
+            done = _write(store, selection, sys.stdout.buffer, lambda _: None, left_out)
         else:
             with _writing(to) as file, _watched("Exporting", store, selection) as told:
-                _write(store, selection, file, told, left_out)
+                done = _write(store, selection, file, told, left_out)
     if damaged:
         output.say(f"left out, as damaged: {damaged}")
+    if to is not None and _is_replaced(to):
+        output.put(_sentence(done, "exported"))
 
 
 def import_(
@@ -205,27 +209,32 @@ def _write(
     file: BinaryIO,
     told: Callable[[copies.Progress], None],
     left_out: Callable[[str], None] | None,
-) -> None:
+) -> copies.Progress:
+    """Write an export, and return what was in it; raise ``Stop`` where a part was named and there is nothing of it."""
+    done = copies.Progress()
+
     def batches() -> Iterator[list[Image]]:
-        sofar = copies.Progress()
+        nonlocal done
         for batch in copies.images_of(store, selection):
             yield batch
-            sofar = copies.Progress(sofar.scopes + len(batch))
-            told(sofar)
+            done = done.after(batch, [Fate.COPIED] * len(batch))
+            told(done)
 
     lines = exports.lines_of(batches(), version=version("keepstate"), now=store.clock(), left_out=left_out)
     file.writelines(f"{line}\n".encode() for line in lines)
     file.flush()
+    if not done.scopes and selection != Selection():
+        raise Stop("nothing in the store matches that, so nothing was exported")
+    return done
 
 
 @contextlib.contextmanager
 def _writing(name: str) -> Iterator[BinaryIO]:
     """Give a file to write to. A regular one takes its place once all of it is on the disk; others are written into."""
     try:
-        given, path = Path(name), Path(name).resolve()
-        # /dev/stdout may lead to a file, which others hold open
-        if (given.exists() and not given.is_file()) or given.absolute().parts[:2] in _NOT_KEPT:
-            with given.open("ab") as file:
+        path = Path(name).resolve()
+        if not _is_replaced(name):
+            with Path(name).open("ab") as file:
                 yield file
             return
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
@@ -239,6 +248,12 @@ def _writing(name: str) -> Iterator[BinaryIO]:
                 raise
     except OSError as exc:
         raise Stop(f"{name} can't be written: {exc.strerror or exc}", ExitCode.IO) from exc
+
+
+def _is_replaced(name: str) -> bool:
+    """Whether a name is that of a file, there or not: /dev/stdout may lead to one, which others hold open."""
+    given = Path(name)
+    return (not given.exists() or given.is_file()) and given.absolute().parts[:2] not in _NOT_KEPT
 
 
 @contextlib.contextmanager
@@ -293,7 +308,8 @@ def _sentence(done: copies.Progress, verb: str) -> str:
             "" if done.left_alone else ", and none has changed"
         )
     kinds = ((done.entries, "entry", "entries"), (done.versions, "version"), (done.attempts, "attempt"))
-    return f"{verb} {done.copied:,} of {counted(done.scopes, 'scope')}, with " + _listed(kinds)
+    some = "" if done.copied == done.scopes else f"{done.copied:,} of "
+    return f"{verb} {some}{counted(done.scopes, 'scope')}, with {_listed(kinds)}"
 
 
 def _content(tally: Tally) -> str:
@@ -333,7 +349,7 @@ def _code(done: copies.Progress, behind: dict[str, int]) -> int:
         shown = ", ".join(done.conflicts) + (", …" if done.left_alone > len(done.conflicts) else "")
         output.say(
             f"{counted(done.left_alone, 'scope')} of the target had been changed there, or came from elsewhere or a later "
-            f"time, and stayed as they were: {shown}; --overwrite replaces them"
+            f"time, and stayed as before: {shown}; --overwrite replaces that"
         )
         return ExitCode.CONFLICT
     if behind:

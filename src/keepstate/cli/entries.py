@@ -44,7 +44,7 @@ def get_(
     settings = Settings.load()
     target = choose(settings, named)
     fallback = None if default is None else json_values.parse(default, raw=raw, what="--default")
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         entry = target.accessor(store).entry(key)
     if entry is None and fallback is None:
         raise nothing(f"key {key!r} in {target.scope}", url, settings)
@@ -127,6 +127,18 @@ def _what_is_made(store: StateStore, target: Target, key: str) -> str | None:
     return f"made a new {target.kind}: {target.name}"
 
 
+def _what_is_missed(store: StateStore, target: Target, key: str | None = None) -> str | None:
+    """Say what a person wants to delete that is not there, as under a mistyped name; as above, nobody else is told."""
+    if not target.by_person or not output.is_watched():
+        return None
+    if not known(store, target.scope):
+        return f"there is no {target.kind} {target.name}"
+    keys = None if key is None else [check_key(key)]
+    if key is None or store.backend.read(target.scope, keys, now=store.clock()).entries:
+        return None
+    return f"there is no key {key} in {target.scope}"
+
+
 def delete_(
     key: options.Key,
     named: options.Named = options.NOTHING,
@@ -142,8 +154,11 @@ def delete_(
     """
     settings = Settings.load()
     target = choose(settings, named)
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
+        missed = _what_is_missed(store, target, key)
         target.accessor(store).delete(key)
+    if missed:
+        output.note(f"{missed}, so nothing was deleted")
 
 
 def clear_(
@@ -166,5 +181,8 @@ def clear_(
     if target.by_person and not yes:
         history = " and their history" if forget else ""
         output.ask(f"Delete all entries of {target.scope}{history}?", may_go_unasked=not forget)
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
+        missed = _what_is_missed(store, target)
         target.accessor(store).clear(forget=forget)
+    if missed:
+        output.note(f"{missed}, so nothing was deleted")

@@ -39,7 +39,7 @@ def list_(
 
     settings = Settings.load()
     target = choose(settings, named)
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         entries = target.accessor(store).entries(damaged=True)
         absent = not entries and not known(store, target.scope)
         now = to_datetime(store.clock())
@@ -79,7 +79,7 @@ def history_(
 
     settings = Settings.load()
     target = choose(settings, named)
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         accessor = target.accessor(store)
         versions = accessor.history(key, limit, damaged=True)
         # where no history is kept, a key may be there all the same
@@ -122,7 +122,7 @@ def restore_(
     """
     settings = Settings.load()
     target = choose(settings, named)
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         try:
             target.accessor(store).restore(key, version)
         except VersionNotFoundError as exc:

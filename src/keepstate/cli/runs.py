@@ -54,7 +54,7 @@ def list_runs(
     from keepstate.cli import shapes, tables, times
 
     settings = Settings.load()
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         now = to_datetime(store.clock())
         runs = store.runs(dag_id, limit=limit)
         found = [(run, _sight_of(store, RunScope(run.dag_id, run.run_id), run.state, now)) for run in runs]
@@ -106,7 +106,7 @@ def show(
 
     settings = Settings.load()
     dag, run = choose_run(settings, dag_id, run_id)
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         now = to_datetime(store.clock())
         found = [
             (ti, _checkpoints(store, ti), _sight_of(store, ti.scope, ti.state, now))
@@ -166,7 +166,7 @@ def delete(
     dag, run = choose_run(settings, dag_id, run_id)
     if not yes:
         output.ask(f"Erase everything of {dag} / {run}, history included?", may_go_unasked=False)
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         # one without tasks is a run, too
         was_there = known(store, RunScope(dag, run))
         erased = store.delete_run(dag, run)

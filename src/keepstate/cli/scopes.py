@@ -83,18 +83,22 @@ def choose(settings: Settings, named: Named) -> Target:
         return Target(AssetScope(named.asset, named.asset_uri), None, writer_of_asset(settings))
     if named != NOTHING:
         given = {name: getattr(named, name) for name in _NAMES}
-        dag, run, task = _whole(
-            given, _option, "a task instance is named by --dag-id, --run-id and --task-id together"
-        )
+        rule = "a task instance is named by --dag-id, --run-id and --task-id together"
+        if named.dag_id and named.run_id:
+            rule += "; `keepstate runs show` lists the tasks of a run"
+        dag, run, task = _whole(given, _option, rule)
         return Target(
             TaskScope(dag, run, task, -1 if named.map_index is None else named.map_index), None, person()
         )
     supervised = {name: getattr(settings, name) for name in _NAMES}
     if not any(supervised.values()):
         raise InvalidInputError(
-            "say which entries are meant: give --dag-id, --run-id and --task-id, or --asset, or run this under `keepstate run`"
+            "say which entries are meant: give --dag-id, --run-id and --task-id (or set KEEPSTATE_DAG_ID, KEEPSTATE_RUN_ID and "
+            "KEEPSTATE_TASK_ID), or --asset, or run this under `keepstate run`"
         )
-    dag, run, task = _whole(supervised, _variable, "a supervised task instance has all three")
+    dag, run, task = _whole(
+        supervised, _variable, "set all three variables, or give --dag-id, --run-id and --task-id"
+    )
     scope = TaskScope(dag, run, task, settings.map_index)
     if settings.try_number is None:
         return Target(scope, None, person())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from keepstate.cli import output
 from keepstate.cli.exit_codes import Stop
 from keepstate.connect import connect, embedded_path, route, sqlite_path, tables_at
+from keepstate.errors import ConfigurationError, InvalidInputError
 from keepstate.settings import shown_url
 
 if TYPE_CHECKING:
@@ -24,11 +25,14 @@ AIRFLOW = "airflow:"
 """As a URL: the store that the tasks of the Airflow of this environment have."""
 
 
-def opened(url: str | None, settings: Settings, *, purge: bool = False) -> StateStore:
+def opened(url: str | None, settings: Settings, *, purge: bool = False, there: bool = False) -> StateStore:
     """Open the store at ``url``, or the one in force. What the library warns of goes to stderr, a line each.
 
-    Without ``purge`` nothing expired is removed on the way: a command in a shell's loop should not wait for that.
+    Without ``purge`` nothing expired is removed on the way: a command in a shell's loop should not wait for that. With
+    ``there``, a file that ``url`` names must be there already: reading from a mistyped one would make it.
     """
+    if there and url is not None and (file := sqlite_file(url)) is not None and not file.exists():
+        raise InvalidInputError(f"there is no store at {file}")
     if url == AIRFLOW:
         from keepstate.integrations.airflow import metadata
 
@@ -88,8 +92,6 @@ def looked_after(url: str | None, settings: Settings) -> Any:
 
 def demand_airflow() -> None:
     """Load the Airflow of this environment, or raise ``ConfigurationError``."""
-    from keepstate.errors import ConfigurationError
-
     try:
         import airflow  # noqa: F401 - loading it is what is wanted
     except ImportError as exc:

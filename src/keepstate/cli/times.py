@@ -73,8 +73,10 @@ def ahead(moment: datetime | None, now: datetime) -> str:
     """Return when something will be: ``in 29 d``, or ``never``."""
     if moment is None:
         return "never"
-    seconds = int((moment - now).total_seconds())
-    return f"in {span(max(seconds, 1))}"
+    seconds = max(round((moment - now).total_seconds()), 1)
+    # to the nearest: what lasts 30 d has not 29 d left a moment later
+    size = next(size for size, _ in _STEPS if seconds >= size - size // 100)
+    return f"in {span(max(round(seconds / size), 1) * size)}"
 
 
 def span(seconds: int) -> str:

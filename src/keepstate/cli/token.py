@@ -101,7 +101,7 @@ def list_tokens(
     from keepstate.cli import shapes, tables, times
 
     settings = Settings.load()
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         tokens = _tokens(store)
         found = tokens.all() if everything else tokens.living()
         now = to_datetime(store.clock())
@@ -147,7 +147,7 @@ def revoke(
       keepstate token revoke nightly
     """
     settings = Settings.load()
-    with opened(url, settings) as store:
+    with opened(url, settings, there=True) as store:
         tokens = _tokens(store)
         found = [one for one in tokens.living() if name in {one.name, one.id}]
         for one in found:

@@ -100,7 +100,9 @@ def tell(*, svg: Path | None = None, serve: bool = False) -> int:
     if serve:
         pages.check()
     try:
-        import paramiko  # noqa: F401 - the workers need it, and are not the place to say so
+        # the workers and the server need these, and are not the place to say so
+        import asyncssh  # noqa: F401
+        import paramiko  # noqa: F401
 
         from keepstate.testing.ssh_server import running_ssh_server
     except ImportError as exc:

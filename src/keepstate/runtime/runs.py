@@ -156,9 +156,17 @@ def hold_run(
     """
     if run_id is None:
         known = store.backend.runs(dag_id, limit=_LOOK_BACK)
-        run_id = next((run.run_id for run in known if run.state not in {None, "success"}), None)
-        if run_id is None:
+        found = next((run for run in known if run.state not in {None, "success"}), None)
+        if found is None:
             return _hold_new(store, dag_id, {run.run_id for run in known}, guard)
+        run_id = found.run_id
+        if found is not known[0]:
+            log.warning(
+                "%s / %s has not succeeded, and goes on, though %s began after it; name a run id to begin another run",
+                dag_id,
+                run_id,
+                known[0].run_id,
+            )
     return begin(store, RunScope(dag_id, run_id), take_over=take_over, guard=guard)
 
 

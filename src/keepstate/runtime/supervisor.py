@@ -15,6 +15,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -353,7 +354,7 @@ class _Job:
             environment["KEEPSTATE_URL"] = absolute(settings.url)
         if settings.home and environment.get("KEEPSTATE_HOME") == settings.home:
             environment["KEEPSTATE_HOME"] = absolute_home(settings.home)
-        return environment
+        return _finding_keepstate(environment)
 
     def _wait(self, scope: TaskScope, failures: int) -> bool:
         """Wait until the next attempt is due; return whether it is still wanted."""
@@ -385,6 +386,20 @@ class _Job:
     ) -> None:
         if self._on_event is not None:
             self._on_event(Event(kind, scope, text, try_number, returncode, delay))
+
+
+def _finding_keepstate(environment: dict[str, str]) -> dict[str, str]:
+    """Return an environment in which a command finds `keepstate`: a virtual environment is on no PATH of cron's."""
+    path = environment.get("PATH", os.defpath)
+    folders = path.split(os.pathsep)
+    own = os.path.dirname(sys.executable)  # noqa: PTH120 - pathlib is not loaded for a small command
+
+    def has_it(folder: str) -> bool:
+        return os.access(os.path.join(folder or os.curdir, "keepstate"), os.X_OK)  # noqa: PTH118 - as above
+
+    if has_it(own) and not any(map(has_it, folders)):
+        environment["PATH"] = f"{path}{os.pathsep}{own}"
+    return environment
 
 
 def _fingerprint(command: list[str]) -> str:

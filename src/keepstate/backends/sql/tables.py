@@ -15,6 +15,8 @@ from keepstate.errors import BackendUnavailableError, KeepstateError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_MOST_DAMAGE = 5
+
 _EXPIRED = """
 SELECT s.dag_id, s.run_id, s.task_id, s.map_index, e.entry_key
 FROM keepstate_entry e JOIN keepstate_scope s ON s.id = e.scope_id
@@ -57,8 +59,19 @@ class Tables:
         found: list[str] = []
         with self._reached():
             if self._database.dialect is SQLITE:
-                damage = [str(row[0]) for row in self._database.query("PRAGMA quick_check(5)", {})]
-                found += [text for text in damage if text != "ok"]
+                told = [str(row[0]) for row in self._database.query("PRAGMA quick_check(5)", {})]
+                # what is found comes in several lines, of which the first says where
+                damage = [
+                    line
+                    for text in told
+                    for line in text.splitlines()
+                    if line != "ok" and not line.startswith("***")
+                ]
+                if damage:
+                    found.append(
+                        f"the file is damaged ({'; '.join(damage[:_MOST_DAMAGE])}); restore it from a backup, or save what can "
+                        "still be read with `keepstate export --skip-damaged`"
+                    )
             for table, columns in _expected().items():
                 if not self._has(table, columns):
                     found += self._missing(table, columns)

@@ -25,8 +25,10 @@ from keepstate.errors import (
 from keepstate.retention import NEVER_EXPIRE
 from keepstate.server.app import create_service
 from keepstate.server.cleaning import clean, clean_again_and_again
+from keepstate.server.health import Health
 from keepstate.server.metrics import Metrics
 from keepstate.server.roles import Role
+from keepstate.server.work import client_gone
 from tests.support.served import serving_store
 
 if TYPE_CHECKING:
@@ -78,6 +80,19 @@ def test_a_database_that_hangs_is_not_ready(
         assert http.get("/health/live").status_code == 200
     finally:
         let_go.set()
+
+
+def test_who_asks_and_leaves_does_not_make_the_store_unready(served: Served) -> None:
+    """The answer is kept for everybody, and the one who asked first may be gone before it is looked for."""
+
+    async def ask() -> bool:
+        token = client_gone.set(lambda: True)
+        try:
+            return await Health(served.service).ready()
+        finally:
+            client_gone.reset(token)
+
+    assert asyncio.run(ask())
 
 
 def test_many_who_ask_cost_one_question(

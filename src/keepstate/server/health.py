@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse
 
 from keepstate.errors import KeepstateError
 from keepstate.server.routes import Route
+from keepstate.server.work import client_gone
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -41,10 +42,14 @@ class Health:
 
     async def _ask(self) -> bool:
         backend = self._service.store.backend
+        # the answer is for all who ask, so it is looked for whether or not the first of them still waits
+        asker = client_gone.set(None)
         try:
             await asyncio.wait_for(self._service.work.write(backend.check_writable), self._patience)
         except (KeepstateError, TimeoutError, asyncio.TimeoutError):
             return False
+        finally:
+            client_gone.reset(asker)
         return True
 
 

@@ -13,6 +13,7 @@ from keepstate.server.failures import ALLOWED, WITHIN, Failures
 from tests.support.served import serving_store
 
 if TYPE_CHECKING:
+    from keepstate.server.roles import Caller
     from keepstate.store import StateStore
     from keepstate.testing import ManualClock
     from tests.support.served import Served
@@ -98,6 +99,26 @@ def test_a_wrong_token_does_not_log_in(http: httpx.Client) -> None:
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
     assert "kst_wrong" not in answer.text
+    assert "This token is unknown, expired or revoked." in answer.text
+
+
+def test_a_token_that_is_revoked_during_the_login_does_not_log_in(
+    served: Served, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form says so, as for one that was revoked before."""
+    tokens, token = served.service.tokens, served.token()
+    look = tokens.check
+
+    def look_and_revoke(text: str, kind: str = "token") -> Caller | None:
+        caller = look(text, kind)
+        assert caller is not None
+        tokens.revoke(caller.token_id)
+        return caller
+
+    monkeypatch.setattr(tokens, "check", look_and_revoke)
+    answer = log_in(http, token)
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
     assert "This token is unknown, expired or revoked." in answer.text
 
 

@@ -176,12 +176,19 @@ def test_a_pattern_is_one(tokens: Tokens, pattern: str) -> None:
         tokens.create("nightly", Role.VIEWER, dags=pattern)
 
 
+def session_of(tokens: Tokens, caller: Caller) -> str:
+    """Open a session, of a token that lives."""
+    session = tokens.open_session(caller)
+    assert session is not None
+    return session
+
+
 def test_a_session_ends_with_its_token(tokens: Tokens, another: Callable[[], Tokens]) -> None:
     """And when it is logged out, alone."""
     text = tokens.create("me", Role.EDITOR, dags="etl_*")
     caller = tokens.check(text)
     assert caller is not None
-    one, other = tokens.open_session(caller), tokens.open_session(caller)
+    one, other = session_of(tokens, caller), session_of(tokens, caller)
     found = tokens.check(one, "session")
     assert found is not None
     assert (found.name, found.role, found.dags, found.assets) == ("me", Role.EDITOR, "etl_*", "")
@@ -194,18 +201,52 @@ def test_a_session_ends_with_its_token(tokens: Tokens, another: Callable[[], Tok
     assert another().check(other, "session") is None
 
 
+def test_what_has_ended_logs_nobody_in(tokens: Tokens, clock: ManualClock) -> None:
+    """Though it was still good when it was looked at: neither a token nor a link, whether revoked or expired meanwhile."""
+    revoked = tokens.check(tokens.create("revoked", Role.ADMIN))
+    expired = tokens.check(tokens.create("expired", Role.ADMIN, lasts=SECOND))
+    tokens.create("linked", Role.ADMIN)
+    linked = next(token for token in tokens.living() if token.name == "linked")
+    from_link = tokens.spend_login(tokens.make_login(linked))
+    assert revoked is not None
+    assert expired is not None
+    assert from_link is not None
+    tokens.revoke(revoked.token_id)
+    tokens.revoke(linked.id)
+    clock.advance(timedelta(seconds=1))
+    assert [tokens.open_session(caller) for caller in (revoked, expired, from_link)] == [None, None, None]
+    with pytest.raises(InvalidInputError, match="the token 'linked' has ended"):
+        tokens.make_login(linked)
+
+
+def test_a_login_and_a_revocation_at_once_leave_no_session(url: str, clock: ManualClock) -> None:
+    """Whichever comes first: the session is not opened, or ends with its token."""
+    with (
+        connect(url, settings=Settings(), clock=clock) as store,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        tokens = Tokens(tokens_of(store), clock)
+        for number in range(20):
+            caller = tokens.check(tokens.create(f"t{number}", Role.ADMIN))
+            assert caller is not None
+            opening = threads.submit(tokens.open_session, caller)
+            threads.submit(tokens.revoke, caller.token_id).result()
+            session = opening.result()
+            assert session is None or tokens.check(session, "session") is None
+
+
 def test_a_session_lasts_half_a_day(tokens: Tokens, clock: ManualClock) -> None:
     """Then one logs in again; and none outlives a token that ends sooner."""
     text = tokens.create("me", Role.EDITOR, lasts=SESSION_LASTS // 2)
     caller = tokens.check(text)
     assert caller is not None
-    session = tokens.open_session(caller)
+    session = session_of(tokens, caller)
     clock.advance(timedelta(seconds=SESSION_LASTS // 2 // SECOND))
     assert tokens.check(session, "session") is None
     long = tokens.create("you", Role.EDITOR)
     caller = tokens.check(long)
     assert caller is not None
-    session = tokens.open_session(caller)
+    session = session_of(tokens, caller)
     clock.advance(timedelta(seconds=SESSION_LASTS // SECOND - 1))
     assert tokens.check(session, "session") is not None
     clock.advance(timedelta(seconds=1))
@@ -243,6 +284,21 @@ def test_use_is_noted_now_and_then(tokens: Tokens, clock: ManualClock) -> None:
     assert tokens.all()[0].used_at == first
     clock.advance(timedelta(minutes=1))
     tokens.note_use(caller)
+    assert tokens.all()[0].used_at == clock()
+
+
+def test_use_through_a_browser_is_one_of_the_token(tokens: Tokens, clock: ManualClock) -> None:
+    """From the login on; making a link is none yet."""
+    tokens.create("me", Role.ADMIN)
+    link = tokens.make_login(tokens.all()[0])
+    assert tokens.all()[0].used_at is None
+    caller = tokens.spend_login(link)
+    assert caller is not None
+    session = tokens.check(session_of(tokens, caller), "session")
+    assert session is not None
+    assert tokens.all()[0].used_at == clock()
+    clock.advance(timedelta(minutes=10))
+    tokens.note_use(session)
     assert tokens.all()[0].used_at == clock()
 
 

@@ -103,4 +103,6 @@ def session_of(served: Served, role: str, dags: str | None) -> str:
     """Return the session of a browser that has logged in: what the form does, in less time."""
     caller = served.service.tokens.check(served.token(role, dags))
     assert caller is not None
-    return served.service.tokens.open_session(caller)
+    session = served.service.tokens.open_session(caller)
+    assert session is not None
+    return session

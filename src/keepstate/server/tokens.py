@@ -96,23 +96,29 @@ class Tokens:
             )
         return text
 
-    def open_session(self, caller: Caller) -> str:
-        """Return the text of a browser's session in the name of ``caller``: it lasts half a day, and never outlives the token."""
-        parent = self._rows.find(caller.token_id)
+    def open_session(self, caller: Caller) -> str | None:
+        """Return the text of a browser's session in the name of ``caller``: it lasts half a day, and never outlives the token.
+
+        ``None`` where the token has ended since it was checked.
+        """
+        parent, now = self._rows.find(caller.token_id), self._clock()
         left = SESSION_LASTS
         if parent is not None and parent.expires_at is not None:
-            left = min(left, parent.expires_at - self._clock())
+            left = min(left, parent.expires_at - now)
         text, session = self._made(
             "session", caller.name, caller.role, caller.dags, caller.assets, caller.token_id, left
         )
-        self._rows.add(session)
-        return text
+        return text if self._rows.add_made(session, used_at=now) else None
 
     def make_login(self, token: StoredToken) -> str:
-        """Return a text that logs a browser in once, within ten minutes, in the name of ``token``."""
+        """Return a text that logs a browser in once, within ten minutes, in the name of ``token``.
+
+        Raises ``InvalidInputError`` where the token has ended.
+        """
         role = Role(token.role)
         text, login = self._made("login", token.name, role, token.dags, token.assets, token.id, LOGIN_LASTS)
-        self._rows.add(login)
+        if not self._rows.add_made(login, used_at=None):
+            raise InvalidInputError(f"the token {token.name!r} has ended, so it logs nobody in")
         return text
 
     def _made(
@@ -162,10 +168,10 @@ class Tokens:
         return caller
 
     def note_use(self, caller: Caller) -> None:
-        """Note that a token was used, if that was last noted long enough ago."""
+        """Note that a token was used, if that was last noted long enough ago; a session's use is one of its token, too."""
         token, now = self._rows.find(caller.token_id), self._clock()
         if token is not None and (token.used_at is None or token.used_at <= now - _TOUCHED_EVERY):
-            self._rows.touch(token.id, now=now)
+            self._rows.touch(token, now=now)
 
     def spend_login(self, text: str) -> Caller | None:
         """Return whom a login link names, and end it: it serves once."""

@@ -49,10 +49,9 @@ async def show(request: Request) -> Response:
         return _form(request, "", target)
     service = service_of(request)
     caller = await service.work.write(service.tokens.spend_login, code)
-    if caller is None:
-        failed(request)
-        return _form(request, "This link was used already, or is older than ten minutes.", target, 401)
-    return await _logged_in(request, caller, target)
+    return await _logged_in(
+        request, caller, target, "This link was used already, or is older than ten minutes."
+    )
 
 
 async def log_in(request: Request) -> Response:
@@ -65,10 +64,7 @@ async def log_in(request: Request) -> Response:
     target = _target(request, fields.get("next", [""])[0])
     service = service_of(request)
     caller = await service.work.read(service.tokens.check, fields.get("token", [""])[0].strip())
-    if caller is None:
-        failed(request)
-        return _form(request, "This token is unknown, expired or revoked.", target, 401)
-    return await _logged_in(request, caller, target)
+    return await _logged_in(request, caller, target, "This token is unknown, expired or revoked.")
 
 
 async def log_out(request: Request) -> Response:
@@ -83,9 +79,13 @@ async def log_out(request: Request) -> Response:
     return answer
 
 
-async def _logged_in(request: Request, caller: Caller, target: str) -> Response:
+async def _logged_in(request: Request, caller: Caller | None, target: str, otherwise: str) -> Response:
+    """Give the browser a session in the name of ``caller``; where there is none, or no longer, show the form once more."""
     service = service_of(request)
-    session = await service.work.write(service.tokens.open_session, caller)
+    session = None if caller is None else await service.work.write(service.tokens.open_session, caller)
+    if session is None:
+        failed(request)
+        return _form(request, otherwise, target, 401)
     answer = RedirectResponse(target, 303)
     answer.set_cookie(
         COOKIE,

@@ -27,16 +27,21 @@ WHERE kind = 'token' AND name = :name AND revoked_at IS NULL AND (expires_at IS 
 """
 _FIND = f"SELECT {_COLUMNS} FROM keepstate_token WHERE id = :id"
 _LIST = f"SELECT {_COLUMNS} FROM keepstate_token WHERE kind = 'token' ORDER BY created_at, id"
-# What was made from a token (a browser's session) ends with it.
-_REVOKE = """
-UPDATE keepstate_token SET revoked_at = :now
-WHERE (id = :id OR parent_id = :id) AND revoked_at IS NULL
+# Whoever makes something from a token, and whoever ends that token, wait here for each other.
+_LIVES = """
+UPDATE keepstate_token SET used_at = COALESCE(:used_at, used_at)
+WHERE id = :parent_id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :created_at)
 """
+_REVOKE = "UPDATE keepstate_token SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL"
+# What was made from a token (a browser's session) ends with it: a statement of its own, which sees what was waited for.
+_REVOKE_WHAT_IT_MADE = (
+    "UPDATE keepstate_token SET revoked_at = :now WHERE parent_id = :id AND revoked_at IS NULL"
+)
 _SPEND = """
 UPDATE keepstate_token SET revoked_at = :now
 WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
 """
-_TOUCH = "UPDATE keepstate_token SET used_at = :now WHERE id = :id"
+_TOUCH = "UPDATE keepstate_token SET used_at = :now WHERE id IN (:id, :parent_id)"
 _SWEEP = "DELETE FROM keepstate_token WHERE expires_at <= :before OR revoked_at <= :before"
 
 
@@ -51,9 +56,20 @@ class TokenRows:
         self._query = query
         self._write = write
 
-    def add(self, token: StoredToken) -> None:
-        """Keep a new token."""
-        self._changed(_ADD, _params(token))
+    def add_made(self, token: StoredToken, *, used_at: int | None) -> bool:
+        """Keep what was made from another token, if that one is valid now; return whether it did.
+
+        ``used_at`` is noted as the other one's last use.
+        """
+
+        def work(tx: Transaction) -> int:
+            if tx.one(_FIND, {"id": token.id}) is not None:
+                # it was kept before, and the answer was lost
+                return 1
+            params = _params(token)
+            return tx.run(_ADD, params) if tx.run(_LIVES, {**params, "used_at": used_at}) else 0
+
+        return self._write(work) == 1
 
     def add_named(self, token: StoredToken, hand_over: Callable[[], None]) -> bool:
         """Keep a new token, unless one that is valid now has its name; return whether it did.
@@ -85,15 +101,16 @@ class TokenRows:
 
     def revoke(self, token_id: str, *, now: int) -> None:
         """End a token, and what was made from it."""
-        self._changed(_REVOKE, {"id": token_id, "now": now})
+        params = {"id": token_id, "now": now}
+        self._write(lambda tx: tx.run(_REVOKE, params) + tx.run(_REVOKE_WHAT_IT_MADE, params))
 
     def spend(self, token_id: str, *, now: int) -> bool:
         """End a token that serves once; return whether it still could."""
         return self._changed(_SPEND, {"id": token_id, "now": now}) == 1
 
-    def touch(self, token_id: str, *, now: int) -> None:
-        """Note that a token was used."""
-        self._changed(_TOUCH, {"id": token_id, "now": now})
+    def touch(self, token: StoredToken, *, now: int) -> None:
+        """Note that a token was used, and the one that it was made from."""
+        self._changed(_TOUCH, {"id": token.id, "parent_id": token.parent_id, "now": now})
 
     def sweep(self, *, before: int) -> int:
         """Erase what ended at or before ``before``; return how many."""

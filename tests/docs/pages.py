@@ -44,7 +44,7 @@ _INSTALL = re.compile(
     r"""(?:python -m )?pip install (?:-[-\w]+ )*["']?(?:keepstate|\.)(?:\[(?P<extras>[\w,]+)\])?["']?"""
 )
 _MAKE = re.compile(r"make (?P<target>[\w-]+)")
-_ELSEWHERE = re.compile(r"(?:git clone|cd) \S+")
+_ELSEWHERE = re.compile(r"(?:git clone|cd|python3 -m venv|source) \S+")
 
 _MARK = "\x1e"
 # Each shell has words of its own for a job that was killed, and says them when it likes.

@@ -205,18 +205,21 @@ class Course:
         )
 
 
-def may_replace(image: Image, there: Head, copied: str | None, course: Callable[[], Course]) -> Fate:
+def may_replace(
+    image: Image, there: Head, copied: str | None, course: Callable[[], Course], *, overwrite: bool
+) -> Fate:
     """Decide what becomes of an image where its scope is known: the one place where copies are compared.
 
     ``copied`` is what was last copied there, ``course`` returns what is known of its past. Only a later state of the same may
     replace it: what came from the same store, or what goes on from what was copied from there to where the image comes from.
+    With ``overwrite``, all that is another state is replaced, also one that went on from the image itself.
     """
     new, old, origin = image.head.fingerprint, there.fingerprint, Origin.from_text(copied)
-    if new == old or (origin is not None and new == origin.fingerprint):
+    if new == old or (not overwrite and origin is not None and new == origin.fingerprint):
         return Fate.UNCHANGED
-    if not image.head.follows(there):
+    if not overwrite and not image.head.follows(there):
         return Fate.CONFLICT
-    if image.origin == old:
+    if overwrite or image.origin == old:
         return Fate.COPIED
     if not stands_as_copied(there, copied, image.store):
         return Fate.CONFLICT

@@ -147,8 +147,9 @@ def take_in(records: Records, image: Image, *, overwrite: bool) -> Fate:
             head_of(found.scope, found),
             found.copied,
             lambda: Course.of(image_of(found.scope, found, 0, "")),
+            overwrite=overwrite,
         )
-        if fate is Fate.UNCHANGED or (fate is Fate.CONFLICT and not overwrite):
+        if fate is not Fate.COPIED:
             return fate
         if holder is not None:
             head = head_of(holder.scope, holder)

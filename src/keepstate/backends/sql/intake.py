@@ -165,12 +165,11 @@ def _fate(tx: Transaction, dialect: Dialect, image: Image, found: _Found | None,
     if found is None:
         return Fate.COPIED
     place, head, copied = found
-    fate = may_replace(image, head, copied, lambda: _course(tx, place))
-    # most of a second run: nothing is locked
-    if fate is Fate.UNCHANGED or (fate is Fate.CONFLICT and not overwrite):
-        return fate
-    _lock(tx, dialect, found)
-    return Fate.COPIED
+    fate = may_replace(image, head, copied, lambda: _course(tx, place), overwrite=overwrite)
+    if fate is Fate.COPIED:
+        # of most of a second run, nothing is
+        _lock(tx, dialect, found)
+    return fate
 
 
 def _course(tx: Transaction, place: int) -> Course:

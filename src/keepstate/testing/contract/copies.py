@@ -119,6 +119,24 @@ class Copies(Ground):
                 "k", 1
             )
 
+    def test_an_overwriting_copy_restores(
+        self, store: StateStore, other: StateStore, clock: ManualClock
+    ) -> None:
+        """What the target has changed since, or lost, is as in the source again; done once more, there is nothing to do."""
+        self.fill(other, clock)
+        copy(other, store)
+        attempt(store).set("page", 99)
+        store.asset("orders").set("at", 99)
+        store.delete_run("b", "r")
+        assert copy(other, store).copied == 0
+        done = copy(other, store, overwrite=True)
+        assert (done.copied, done.left_alone) == (2, 0)
+        assert images(store) == images(other)
+        store.delete_run(DAG, RUN)
+        assert copy(other, store, overwrite=True).copied == 3
+        assert contents(store) == contents(other)
+        assert copy(other, store, overwrite=True).copied == 0
+
     def test_a_second_copy_brings_what_is_new(
         self, store: StateStore, other: StateStore, clock: ManualClock
     ) -> None:

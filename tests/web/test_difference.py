@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -51,6 +52,16 @@ def test_many_differences_are_cut() -> None:
     found = difference(list(range(100)), list(range(1, 101)))
     assert len(found.changes) == MOST_CHANGES
     assert found.more
+
+
+def test_many_places_are_compared_one_by_one() -> None:
+    """A large value does not take its size a hundred times over."""
+    before, after = [7] * 300_000, [7] * 300_000
+    tracemalloc.start()
+    assert difference(before, after).changes == ()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000
 
 
 def test_deep_values_and_long_texts_are_borne() -> None:

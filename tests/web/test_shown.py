@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -40,6 +41,17 @@ def test_kinds_of_tokens_are_told_apart() -> None:
     assert kinds['"b: c"'] == "text"
     assert kinds["-1.5e3"] == "number"
     assert kinds["true"] == kinds["null"] == "word"
+
+
+def test_a_large_value_is_shown_as_it_is_stored() -> None:
+    """In one piece: laid out and coloured, a megabyte of numbers would take hundreds of megabytes."""
+    text = encode([1] * 300_000)
+    tracemalloc.start()
+    (token,) = tokens(pretty(text))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert token.text == text
+    assert peak < 2 * len(text)
 
 
 def test_a_preview_is_short() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    _Pair = tuple[Any, Any, str]
 
 MOST_CHANGES = 40
 """How many places are told of; who wants more looks at the values."""
@@ -38,37 +41,38 @@ class Difference:
 def difference(before: Any, after: Any) -> Difference:
     """Return how ``after`` differs from ``before``. ``1`` and ``1.0`` differ, and so do ``True`` and ``1``."""
     found: list[Change] = []
-    for change in _changes(before, after, ""):
+    for change in _changes(before, after):
         if len(found) == MOST_CHANGES:
             return Difference(tuple(found), more=True)
         found.append(change)
     return Difference(tuple(found))
 
 
-def _changes(before: Any, after: Any, path: str) -> Iterator[Change]:
-    # without recursion: values may be nested as deep as values may be
-    stack = [(before, after, path)]
+def _changes(before: Any, after: Any) -> Iterator[Change]:
+    # without recursion: values may be nested as deep as values may be; and one place after the other, as there may be millions
+    stack: list[Iterator[_Pair]] = [iter([(before, after, "")])]
     while stack:
-        one, other, place = stack.pop()
-        if type(one) is dict and type(other) is dict:
-            names = [*other, *(name for name in one if name not in other)]
-            pairs = [
-                (one.get(name, _ABSENT), other.get(name, _ABSENT), place + _member(name)) for name in names
-            ]
-        elif type(one) is list and type(other) is list:
-            pairs = [
-                (
-                    one[index] if index < len(one) else _ABSENT,
-                    other[index] if index < len(other) else _ABSENT,
-                    f"{place}[{index}]",
-                )
-                for index in range(max(len(one), len(other)))
-            ]
-        else:
-            if not _same(one, other):
-                yield Change(place.removeprefix("."), _text(one), _text(other))
+        pair = next(stack[-1], None)
+        if pair is None:
+            stack.pop()
             continue
-        stack.extend(reversed(pairs))
+        one, other, place = pair
+        if type(one) is dict and type(other) is dict:
+            stack.append(_members(one, other, place))
+        elif type(one) is list and type(other) is list:
+            stack.append(_items(one, other, place))
+        elif not _same(one, other):
+            yield Change(place.removeprefix("."), _text(one), _text(other))
+
+
+def _members(one: dict[str, Any], other: dict[str, Any], place: str) -> Iterator[_Pair]:
+    for name in chain(other, (name for name in one if name not in other)):
+        yield one.get(name, _ABSENT), other.get(name, _ABSENT), place + _member(name)
+
+
+def _items(one: list[Any], other: list[Any], place: str) -> Iterator[_Pair]:
+    for index, (first, second) in enumerate(zip_longest(one, other, fillvalue=_ABSENT)):
+        yield first, second, f"{place}[{index}]"
 
 
 def _same(one: Any, other: Any) -> bool:

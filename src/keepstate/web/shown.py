@@ -29,6 +29,8 @@ _MOST_LINES = 8
 _MOST_CHARACTERS = 480
 # what is cut to a few lines need not be laid out as a whole first
 _LAID_OUT = 20_000
+# what is larger is shown as it is stored: laid out and coloured, a megabyte would take seconds and hundreds of megabytes
+_LARGE = 100_000
 
 _TOKEN = re.compile(
     r'(?P<name>"(?:[^"\\]|\\.)*")(?=\s*:)|(?P<text>"(?:[^"\\]|\\.)*"?)|(?P<number>-?\d[\d.eE+-]*)'
@@ -107,7 +109,9 @@ def entry_shown(stored: StoredEntry, scope: EntryScope, asked: Asked) -> EntrySh
 
 
 def pretty(text: str) -> str:
-    """Return JSON as people write it: on one line where it fits, else indented. What is damaged is left as it is."""
+    """Return JSON as people write it: on one line where it fits, else indented. What is damaged or large is left as it is."""
+    if len(text) > _LARGE:
+        return as_text(text)
     try:
         value = decode(text)
     except ValueError:
@@ -133,7 +137,9 @@ def preview(text: str) -> tuple[str, bool]:
 
 
 def tokens(text: str) -> tuple[Token, ...]:
-    """Return JSON text, or its beginning, in pieces to be coloured; together they are the text."""
+    """Return JSON text, or its beginning, in pieces to be coloured; together they are the text. A large one is one piece."""
+    if len(text) > _LARGE:
+        return (Token("rest", text),)
     return tuple(Token(found.lastgroup or "rest", found[0]) for found in _TOKEN.finditer(text))
 
 

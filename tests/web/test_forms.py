@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from datetime import datetime, timedelta, timezone
+from urllib.parse import parse_qsl, quote_plus
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.exceptions import HTTPException
 
 from keepstate.backends.answers import StoredEntry
 from keepstate.clock import to_micros
 from keepstate.settings import Settings
+from keepstate.web.asked import fields_of
 from keepstate.web.forms import CUSTOM, DEFAULT, KEEP, NEVER, Typed, typed, understood
 
 NOW = to_micros(datetime(2026, 1, 1, tzinfo=timezone.utc))
@@ -127,3 +133,35 @@ def test_fields_are_taken_as_sent_or_not_at_all() -> None:
     assert typed({"key": "k", "value": "[1,\r\n2]", "version": "3"}) == form(value="[1,\n2]", version=3)
     assert typed({"expiry": "sometime", "version": "-1"}) == form(key="", value="")
     assert typed({"version": "9" * 30}).version == 0
+
+
+# ------------------------------------------------------------------------------------------------ as it is sent
+
+
+@given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=20)), max_size=5), st.booleans())
+def test_a_form_is_read_as_it_was_sent(fields: list[tuple[str, str]], everything: bool) -> None:
+    """Whatever is in it, and however much of that a browser escapes."""
+
+    def sent(text: str) -> str:
+        return "".join(f"%{byte:02x}" for byte in text.encode()) if everything else quote_plus(text)
+
+    body = "&".join(f"{sent(name)}={sent(value)}" for name, value in fields)
+    assert fields_of(body.encode()) == dict(fields) == dict(parse_qsl(body, keep_blank_values=True))
+
+
+@pytest.mark.parametrize("body", [b"a=%", b"a=%4", b"a=%zz", b"a=%\n41", b"a=%FF", b"a=\xff", b"&" * 50])
+def test_what_is_no_form_is_refused(body: bytes) -> None:
+    """Half an escape, another encoding, more fields than any form has."""
+    with pytest.raises(HTTPException):
+        fields_of(body)
+
+
+def test_a_large_form_takes_a_few_times_its_size() -> None:
+    """However much of it is escaped, and not eighty times."""
+    body = b"key=a&value=" + b"%41%22a" * 1_000_000
+    tracemalloc.start()
+    fields = fields_of(body)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert fields["value"] == 'A"a' * 1_000_000
+    assert peak < 5 * len(body)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from keepstate.errors import BackendUnavailableError
+from keepstate.scope import TaskScope
 from keepstate.server.headers import CONTENT_SECURITY_POLICY
 from keepstate.web import routes
 from keepstate.web.addresses import ASSET, MAPPED, TASK, Addresses
@@ -208,6 +210,27 @@ def test_a_body_that_is_no_form_is_refused(client: Callable[..., httpx.Client], 
     statuses = [editor.post(f"{LOAD_PATH}/entries", content=body).status_code for body in bodies]
     assert statuses == [400, 400, 400, 422]
     assert story
+
+
+def test_what_is_typed_is_checked_up_to_a_size(client: Callable[..., httpx.Client], story: Story) -> None:
+    """Anybody may have it checked, so it may take no more than a value that can be stored; what is larger, saving judges."""
+    editor, address = client(), f"{LOAD_PATH}/entries"
+    viewer = client("viewer")
+    fine = viewer.post(f"{address}/check", data={"key": "k", "value": json.dumps("é" * 30_000)})
+    assert fine.status_code == 200
+    assert "60,002 bytes" in fine.text
+    for length in ({}, {"Transfer-Encoding": "chunked"}):
+        large = b"key=k&value=%22" + b"%41" * 300_000 + b"%22"
+        content = iter([large]) if length else large
+        answer = viewer.post(f"{address}/check", content=content, headers=length)
+        assert answer.status_code == 413
+        assert "This is too large" in answer.text
+    # as large as only a task may write it
+    scope = TaskScope("large", "r", "t")
+    story.store.task(scope.dag_id, scope.run_id, scope.task_id, try_number=1).set("k", "A" * 300_000)
+    (entry,) = story.store.backend.read(scope, ("k",), now=story.store.clock()).entries
+    fields = {"key": "k", "value": entry.text, "version": str(entry.version), "expiry": "never"}
+    assert editor.post("/dags/large/runs/r/tasks/t/entries", data=fields).status_code == 204
 
 
 def test_static_files_are_kept_and_nothing_else_is_served(served: Served) -> None:

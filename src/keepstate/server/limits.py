@@ -6,11 +6,14 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+from starlette.exceptions import HTTPException
+
 from keepstate.server.below import path_below
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PIECE_SECONDS = 10.0
@@ -19,12 +22,37 @@ BODY_SECONDS = 60.0
 """The longest time for a body as a whole: a piece now and then must not hold a place for ever."""
 
 
-class TooLargeError(Exception):
+# what is left of the body is not read
+_NO_MORE = {"Connection": "close"}
+
+
+class TooLargeError(HTTPException):
     """The body is larger than this path takes."""
 
+    def __init__(self, bound: int) -> None:
+        super().__init__(413, f"a body here may have up to {bound} bytes", _NO_MORE)
 
-class TooSlowError(Exception):
+
+class TooSlowError(HTTPException):
     """The body did not come in time."""
+
+    def __init__(self) -> None:
+        super().__init__(408, "the body did not come in time", _NO_MORE)
+
+
+async def body_within(request: Request, bound: int) -> bytes:
+    """Return the body. Raises ``TooLargeError`` for more than ``bound`` bytes, and reads no more than these."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > bound:
+        raise TooLargeError(bound)
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > bound:
+            raise TooLargeError(bound)
+        parts.append(part)
+    return b"".join(parts)
 
 
 class BodyLimits:
@@ -58,7 +86,7 @@ class BodyLimits:
         bound = next(bound for start, bound in self._bounds if path.startswith(start))
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if not declared.isdigit() or int(declared) > bound:
-            await _refuse(send, 413, f"a body here may have up to {bound} bytes")
+            await _refuse(send, TooLargeError(bound))
             return
         body = _Body(receive, bound, self._piece_seconds, self._body_seconds, outermost=self._outermost)
         started = False
@@ -73,8 +101,7 @@ class BodyLimits:
         except (TooLargeError, TooSlowError) as exc:
             if started:
                 raise
-            large = isinstance(exc, TooLargeError)
-            await _refuse(send, 413 if large else 408, str(exc))
+            await _refuse(send, exc)
 
 
 class _Body:
@@ -103,7 +130,7 @@ class _Body:
             self._size += len(message.get("body", b""))
             self._done = not message.get("more_body", False)
             if self._size > self._bound:
-                raise TooLargeError(f"a body here may have up to {self._bound} bytes")
+                raise TooLargeError(self._bound)
         else:
             self._done = True
         return message
@@ -115,7 +142,7 @@ class _Body:
         try:
             return await asyncio.wait_for(self._receive(), wait)
         except (TimeoutError, asyncio.TimeoutError):
-            raise TooSlowError("the body did not come in time") from None
+            raise TooSlowError from None
 
 
 def _there_already(receive: Receive) -> Message | None:
@@ -131,14 +158,13 @@ def _there_already(receive: Receive) -> Message | None:
     return None
 
 
-async def _refuse(send: Send, status: int, detail: str) -> None:
-    body = json.dumps({"detail": detail}).encode()
+async def _refuse(send: Send, exc: HTTPException) -> None:
+    body = json.dumps({"detail": exc.detail}).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
         (b"x-content-type-options", b"nosniff"),
-        # what is left of the body is not read
         (b"connection", b"close"),
     ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.start", "status": exc.status_code, "headers": headers})
     await send({"type": "http.response.body", "body": body})

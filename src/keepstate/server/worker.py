@@ -28,6 +28,7 @@ from keepstate.server import answers
 from keepstate.server.admission import VERBS_ADMITTED, Gate
 from keepstate.server.auth import caller_of
 from keepstate.server.below import path_below
+from keepstate.server.limits import TooLargeError, body_within
 from keepstate.server.narrowed import LISTS, listed
 from keepstate.server.roles import ForbiddenError
 from keepstate.server.service import service_of
@@ -156,14 +157,10 @@ def _largest(verb: str) -> int:
 
 
 async def _body(request: Request, largest: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > largest:
-            raise _too_large(largest)
-        parts.append(part)
-    return b"".join(parts)
+    try:
+        return await body_within(request, largest)
+    except TooLargeError:
+        raise _too_large(largest) from None
 
 
 def _too_large(largest: int) -> _RequestError:

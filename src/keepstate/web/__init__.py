@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from keepstate.web import assets, dags, editing, grid, history, login, runs, search, static, task_instance
 from keepstate.web.addresses import ASSETS, DAGS, EVENTS, TASK
+from keepstate.web.asked import LARGEST_FORM
 from keepstate.web.trouble import of_no_page
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ __all__ = ["LARGEST_FORM", "PATHS", "of_no_page", "of_task_instances", "routes"]
 
 PATHS = (f"{DAGS}/", f"{ASSETS}/")
 """Where the paths begin that take forms."""
-
-LARGEST_FORM = 64 * 1024 * 1024
-"""Bytes of a form: it writes a byte of a value in three, and a task may have stored 16 MiB."""
 
 routes: list[Route] = [
     *login.routes,

@@ -16,7 +16,7 @@ from keepstate.server.rest.conditions import Condition
 from keepstate.server.roles import Right
 from keepstate.values import as_text, check_key, size_of
 from keepstate.web.addresses import ASSET, MAPPED, TASK
-from keepstate.web.asked import page
+from keepstate.web.asked import LARGEST_FORM, page
 from keepstate.web.forms import DEFAULT, KEEP, Problems, Typed, typed, understood
 from keepstate.web.place import Place, place_of, standing
 from keepstate.web.rendering import render
@@ -26,12 +26,16 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from keepstate.backends.answers import StoredEntry
+    from keepstate.settings import Settings
     from keepstate.web.asked import Asked
     from keepstate.web.difference import Difference
 
 _CONFLICT = 409
 _INVALID = 422
 _NOT_AS_SEEN = 412
+# a byte of a value in three, or a small number on a line of its own; the rest is for the other fields
+_FORM_GROWTH = 8
+_AROUND = 65_536
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,12 @@ def check(asked: Asked) -> Response:
     found = understood(form, entry, settings, asked.store.clock(), unfinished=True)
     checks = Checks(found.problems, found.size, settings.max_value_storage_bytes)
     return HTMLResponse(render("_checks.html", checks))
+
+
+def _largest_checked(settings: Settings) -> int:
+    """Return how many bytes of what is typed are looked at; whether more can be saved, saving it tells."""
+    limit = settings.max_value_storage_bytes
+    return min(limit * _FORM_GROWTH + _AROUND, LARGEST_FORM) if limit else LARGEST_FORM
 
 
 def save(asked: Asked) -> Response:
@@ -272,7 +282,7 @@ routes = [
     for base in (TASK, MAPPED, ASSET)
     for route in (
         page(f"{base}/entries/form", show_form, right=Right.WRITE),
-        page(f"{base}/entries/check", check, method="POST"),
+        page(f"{base}/entries/check", check, method="POST", largest=_largest_checked),
         page(f"{base}/entries", save, right=Right.WRITE, method="POST"),
         page(f"{base}/entries/value", show_value),
         page(f"{base}/entries/delete", ask_delete, right=Right.WRITE),

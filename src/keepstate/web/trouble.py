@@ -33,6 +33,7 @@ _HEADINGS = {
     403: "You are not allowed to do this",
     404: "Not found",
     409: "This can't be done now",
+    413: "This is too large",
     429: "Too many wrong logins",
     503: "The store can't be reached",
 }

@@ -71,6 +71,8 @@
   });
 
   document.addEventListener("htmx:responseError", (event) => {
+    // what is too large to be checked at each key is judged when it is saved
+    if (event.detail.elt.id === "checker" && event.detail.xhr.status === 413) return;
     toast(event.detail.xhr.responseText || "An error occurred on the server.", "bad");
   });
   document.addEventListener("htmx:sendError", (event) => {

@@ -11,13 +11,15 @@ import pytest
 from keepstate import errors
 from keepstate.errors import BackendError
 from keepstate.server import answers
-from tests.server.rest.places import BASE, RUN_PATH
+from tests.server.rest.places import BASE, RUN_PATH, TASK_PATH
 
 if TYPE_CHECKING:
     import httpx
 
     from keepstate.accessors import AssetStateStore, TaskStateStore
     from keepstate.store import StateStore
+
+RESTORE = f"{TASK_PATH}/state-store-restore"
 
 _TREE = [
     value
@@ -127,9 +129,30 @@ def test_a_full_disk_is_no_reason_to_stop_reading(
 
 def test_a_body_far_too_large(rest: httpx.Client, raw: Any, task: TaskStateStore) -> None:
     """Is refused without being read to its end: with 422, as the guide has it, and with 413 where no value could be so large."""
-    for size in (400_000, 1_000_000, 10_000_000):
+    for size in (500_000, 1_000_000, 10_000_000):
         found = rest.put(f"{BASE}/k", content=b'{"value": "' + b"x" * size + b'"}')
         assert found.status_code == 422
+        assert "a body of more than 458,746 bytes" in found.json()["detail"][0]["msg"]
         assert "max_value_storage_bytes is 65,535" in found.json()["detail"][0]["msg"]
     status, _, body = raw("PUT", f"{BASE}/k", b"{}", **{"Content-Length": str(200 * 1024**2)})
     assert (status, set(json.loads(body))) == (413, {"detail"})
+
+
+def test_a_body_without_a_length_has_the_same_bound(rest: httpx.Client, task: TaskStateStore) -> None:
+    """However it comes, no more than the bound is read of it."""
+    large = b'{"value": ' + b" " * 500_000 + b"1}"
+    for content in (large, iter([large])):
+        found = rest.put(f"{BASE}/k", content=content)
+        assert found.status_code == 422
+        assert "a body of more than 458,746 bytes" in found.json()["detail"][0]["msg"]
+    assert task.get("k") is None
+
+
+def test_a_body_that_brings_no_value_is_small(rest: httpx.Client, task: TaskStateStore) -> None:
+    """Nothing of a megabyte asks for a version to be restored."""
+    task.set("k", 1)
+    large = b'{"version": 1' + b" " * 1024 * 1024 + b"}"
+    for content in (large, iter([large])):
+        found = rest.post(f"{RESTORE}/k", content=content)
+        assert found.status_code == 413
+        assert found.json() == {"detail": "a body here may have up to 1048576 bytes"}

@@ -13,6 +13,7 @@ from keepstate.errors import ValueTooLargeError
 from keepstate.scope import RunScope, TaskScope, Writer
 from keepstate.server.answers import InvalidRequestError, invalid
 from keepstate.server.auth import caller_of
+from keepstate.server.limits import TooLargeError, body_within
 from keepstate.server.rest.models import BodyWithValue
 from keepstate.server.service import service_of
 from keepstate.server.strict_json import strictly
@@ -42,6 +43,7 @@ _AROUND = 65_536
 LARGEST_BODY = HARD_VALUE_LIMIT * _JSON_GROWTH + _AROUND
 """No body may be larger than this many bytes, whatever the settings say."""
 
+_LARGEST_WITHOUT_VALUE = 1024 * 1024
 _LAST_OFFSET = 2**63 - 1
 _LARGE_BODY = 100_000
 _INTEGER = re.compile(r"-?[0-9]{1,4000}", re.ASCII)
@@ -141,8 +143,9 @@ class Ask:
     # ------------------------------------------------------------------------------------------- body
 
     async def body(self, model: type[Body]) -> Body:
-        """Return the body as ``model`` has it, whatever its content type says."""
-        return _validated(_parsed(await self.request.body()), model)
+        """Return the body as ``model`` has it, whatever its content type says. Raises ``TooLargeError`` for a large one."""
+        raw = await body_within(self.request, _LARGEST_WITHOUT_VALUE)
+        return await self._made_of(raw, lambda: _validated(_parsed(raw), model))
 
     async def body_with_value(self, model: type[ValueBody]) -> tuple[ValueBody, str]:
         """Return the body, and the JSON text of its value, which is what the store keeps.
@@ -150,16 +153,24 @@ class Ask:
         Raises ``ValueTooLargeError`` above ``max_value_storage_bytes``, and as `values.encode` does.
         """
         limit = self.store.settings.max_value_storage_bytes
-        declared = self.request.headers.get("content-length", "")
-        if limit and declared.isdigit() and int(declared) > limit * _JSON_GROWTH + _AROUND:
-            # it need not be read to its end
-            raise _too_large(int(declared), limit)
-        raw = await self.request.body()
+        bound = limit * _JSON_GROWTH + _AROUND if limit else LARGEST_BODY
+        try:
+            raw = await body_within(self.request, bound)
+        except TooLargeError:
+            if bound >= LARGEST_BODY:
+                raise
+            # whatever comes behind this, its value is above the limit
+            raise _too_large(
+                f"a body of more than {bound:,} bytes has a value that is too large", limit
+            ) from None
 
         def take() -> tuple[ValueBody, str]:
             body = _validated(_parsed(raw), model)
             return body, _within(limit, encode(body.value))
 
+        return await self._made_of(raw, take)
+
+    async def _made_of(self, raw: bytes, take: Callable[[], T]) -> T:
         # a large one would keep all others waiting
         return take() if len(raw) < _LARGE_BODY else await self.read(take)
 
@@ -236,14 +247,14 @@ def _validated(data: Any, model: type[Body]) -> Body:
 
 def _within(limit: int, text: str) -> str:
     if limit and (size := size_of(text)) > limit:
-        raise _too_large(size, limit)
+        raise _too_large(f"the value takes {size:,} bytes as JSON", limit, size)
     return text
 
 
-def _too_large(size: int, limit: int) -> ValueTooLargeError:
+def _too_large(what: str, limit: int, size: int | None = None) -> ValueTooLargeError:
     return ValueTooLargeError(
-        f"the value takes {size:,} bytes as JSON, and max_value_storage_bytes is {limit:,}; keep the data elsewhere and "
-        "store its location, or have the server's AIRFLOW__STATE_STORE__MAX_VALUE_STORAGE_BYTES raised (0: no limit)",
+        f"{what}, and max_value_storage_bytes is {limit:,}; keep the data elsewhere and store its location, or have the "
+        "server's AIRFLOW__STATE_STORE__MAX_VALUE_STORAGE_BYTES raised (0: no limit)",
         path="value",
         size=size,
         limit=limit,

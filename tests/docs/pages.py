@@ -14,12 +14,14 @@ a block of                 is
 =========================  ========================================================================
 
 ``...`` in expected output stands for anything, and what the shell says of a killed job is left out. A command that fails must be followed by ``$ echo $?``.
+What a reader kills after some seconds (``… & sleep 4; kill -9 $!``) is killed here once it has printed what the page says.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -46,6 +48,7 @@ _INSTALL = re.compile(
 _MAKE = re.compile(r"make (?P<target>[\w-]+)")
 _ELSEWHERE = re.compile(r"(?:git clone|cd|python3 -m venv|source) \S+")
 
+_KILLED = re.compile(r"(?P<command>[^&]+) & sleep [\d.]+; kill -9 \$!")
 _MARK = "\x1e"
 # Each shell has words of its own for a job that was killed, and says them when it likes.
 _SHELLS_OWN = re.compile(r"^bash: line \d+: +\d+ Killed .*\n", re.MULTILINE)
@@ -100,7 +103,7 @@ class Story:
         commands = [command for command in example.parsed if not is_for_elsewhere(command.line)]
         if not commands:
             return None
-        outcomes = self._run_in_bash([command.line for command in commands])
+        outcomes = self._run_in_bash([command.script for command in commands])
         for place, (command, (output, code)) in enumerate(zip(commands, outcomes, strict=True)):
             if not matches(command.output, output):
                 return f"$ {command.line}\n--- expected\n{command.output}\n--- got\n{output}"
@@ -140,6 +143,19 @@ class Command:
 
     line: str
     output: str = ""
+
+    @property
+    def script(self) -> str:
+        """What the shell is given for it."""
+        killed = _KILLED.fullmatch(self.line)
+        if killed is None:
+            return self.line
+        printed = ".printed"
+        until = shlex.join([sys.executable, "-m", "tests.docs.until", printed])
+        return (
+            f"{killed['command']} > {printed} 2>&1 & "
+            f"PYTHONPATH={shlex.quote(str(ROOT))} {until} $! {shlex.quote(self.output)}; kill -9 $!; cat {printed}"
+        )
 
 
 def commands_of(source: str) -> list[Command]:

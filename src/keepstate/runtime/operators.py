@@ -9,10 +9,11 @@ from abc import ABCMeta
 from typing import TYPE_CHECKING, Any
 
 from keepstate.errors import InvalidInputError, InvalidTypeError
-from keepstate.runtime.arguments import arguments_for, fingerprint_of
+from keepstate.runtime.arguments import arguments_for
 from keepstate.runtime.calls import Call, attempts_of, drive
 from keepstate.runtime.context import running
 from keepstate.runtime.declarations import declare
+from keepstate.runtime.fingerprints import fingerprint_of
 from keepstate.runtime.nested import claim
 from keepstate.runtime.runs import current_run, in_dag_run
 from keepstate.runtime.templates import render

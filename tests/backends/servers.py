@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
+    import pytest
+
 
 class Server(Protocol):
     """A server of the tests' own."""
@@ -149,3 +151,18 @@ MYSQL = Kind(
     _holding_mysql,
 )
 KINDS = [POSTGRES, MYSQL]
+
+_WAITING = {
+    "postgres": "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    "mysql": "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+}
+
+
+def waiters(kind: Kind, request: pytest.FixtureRequest) -> int:
+    """Return how many transactions wait for a lock in the test's database."""
+    if kind.name == "mysql":
+        # only an administrator of MariaDB's may see who waits
+        url = request.getfixturevalue("mysql").admin_url
+    else:
+        url = request.getfixturevalue(f"{kind.name}_url")
+    return int(kind.ask(url, _WAITING[kind.name])[0][0])

@@ -13,7 +13,7 @@ from keepstate.connect import connect
 from keepstate.retention import NEVER_EXPIRE
 from keepstate.settings import Settings
 from tests.backends.children import wait_until
-from tests.backends.servers import KINDS
+from tests.backends.servers import KINDS, waiters
 from tests.backends.stores import task
 
 if TYPE_CHECKING:
@@ -21,18 +21,12 @@ if TYPE_CHECKING:
 
 # what a `set` of somebody else's does to an entry, in a transaction that lasts
 RENEWED = "UPDATE keepstate_entry SET value = '2', expires_at = {expires_at}"
-WAITING = {
-    "postgres": "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
-    "mysql": "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
-}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
 def test_an_entry_renewed_meanwhile_is_swept_in_its_time(kind: Kind, request: pytest.FixtureRequest) -> None:
     """The cleanup removes an expired version, waits for who writes the key, and goes by what that one left."""
     url: str = request.getfixturevalue(f"{kind.name}_url")
-    # only an administrator of MariaDB's may see who waits
-    admin = request.getfixturevalue("mysql").admin_url if kind.name == "mysql" else url
     moment = [system_clock()]
     with connect(url, settings=Settings(), clock=lambda: moment[0]) as store:
         tss = task(store)
@@ -44,7 +38,7 @@ def test_an_entry_renewed_meanwhile_is_swept_in_its_time(kind: Kind, request: py
         with kind.holding(url, RENEWED.format(expires_at=expires_at)) as let_go:
             cleaning = threading.Thread(target=lambda: reports.append(store.cleanup()))
             cleaning.start()
-            wait_until(lambda: kind.ask(admin, WAITING[kind.name])[0][0] > 0)
+            wait_until(lambda: waiters(kind, request) > 0)
             let_go()
             cleaning.join()
         assert reports[0].history == 1

@@ -23,7 +23,7 @@ def begin(tx: Transaction, dialect: Dialect, request: Begin) -> Begun:
     row = open_scope(tx, dialect, request.scope, request.now)
     _refuse_latecomer(tx, row, request)
     if row.deleted:
-        admit(tx, request.scope, row, None, now=request.now, history=request.history)
+        admit(tx, dialect, request.scope, row, None, now=request.now, history=request.history)
     if row.try_number is None:
         # whatever ran before its run was deleted, this one is new
         row.attempt_id = None
@@ -36,7 +36,16 @@ def begin(tx: Transaction, dialect: Dialect, request: Begin) -> Begun:
     number = request.try_number if request.try_number is not None else (row.try_number or 0) + 1
     check_attempt(number)
     fence = Fence(number, request.attempt_id, request.item)
-    admit(tx, request.scope, row, fence, now=request.now, history=request.history, holder=request.holder)
+    admit(
+        tx,
+        dialect,
+        request.scope,
+        row,
+        fence,
+        now=request.now,
+        history=request.history,
+        holder=request.holder,
+    )
     return Begun(number, row.incarnation, lost, reset=row.reset)
 
 

@@ -104,7 +104,9 @@ class SqlBackend(Lists, Removal):
 
             def register(tx: Transaction) -> bool:
                 row = open_scope(tx, self._db.dialect, scope, now)
-                admit_reader(tx, scope, row, fence, now=now, history=history or HistoryPolicy())
+                admit_reader(
+                    tx, self._db.dialect, scope, row, fence, now=now, history=history or HistoryPolicy()
+                )
                 return row.reset
 
             reset = self._write(register)
@@ -173,7 +175,7 @@ class SqlBackend(Lists, Removal):
                 return repeated
             if row is None:
                 raise unknown(batch.scope)
-            admit(tx, batch.scope, row, batch.fence, now=batch.now, history=batch.history)
+            admit(tx, self._db.dialect, batch.scope, row, batch.fence, now=batch.now, history=batch.history)
             self._vouch_for(tx, batch)
             entries.change(tx, row, batch)
             done = Applied(row.version, row.incarnation, reset=row.reset)
@@ -225,7 +227,15 @@ class SqlBackend(Lists, Removal):
                 return repeated
             siblings = self._siblings(tx, request, row)
             if row is not None:
-                admit(tx, request.scope, row, request.fence, now=request.now, history=request.history)
+                admit(
+                    tx,
+                    self._db.dialect,
+                    request.scope,
+                    row,
+                    request.fence,
+                    now=request.now,
+                    history=request.history,
+                )
                 self._vouch_for(tx, request)
                 entries.clear(tx, row, request)
             elif not siblings:
@@ -249,7 +259,15 @@ class SqlBackend(Lists, Removal):
         behalf = request.behalf
         if behalf is not None:
             own = open_scope(tx, self._db.dialect, behalf.scope, request.now)
-            admit(tx, behalf.scope, own, behalf.fence, now=request.now, history=request.history)
+            admit(
+                tx,
+                self._db.dialect,
+                behalf.scope,
+                own,
+                behalf.fence,
+                now=request.now,
+                history=request.history,
+            )
 
     def _siblings(self, tx: Transaction, request: Clear, own: ScopeRow | None) -> list[ScopeRow]:
         """Lock and return the other map indices of the task, where they are to be cleared too."""

@@ -60,6 +60,8 @@ class Removal(Access):
 
 def _lock_run(tx: Transaction, dialect: Dialect, run: RunScope) -> list[Row]:
     """Return id and kind of a run's scopes, which nobody else changes from here on."""
+    # By a statement of its own: who adds a task instance holds this lock until the next statement sees it.
+    tx.one(dialect.render(sql.LOCK_SCOPE), {"digest": run.digest})
     return tx.all(dialect.render(sql.SCOPES_OF_RUN), {"dag_id": run.dag_id, "run_id": run.run_id})
 
 

@@ -55,7 +55,7 @@ def open_scope(tx: Transaction, dialect: Dialect, scope: Scope, now: int) -> Sco
         row = tx.one(lock, {"digest": scope.digest})
         if row is None:
             raise TransientError("a cleanup removed the task instance in the meantime")
-        _list_run(tx, scope, now)
+        _list_run(tx, dialect, scope, now)
     return ScopeRow.of(row)
 
 
@@ -87,11 +87,17 @@ def _create(tx: Transaction, scope: TaskScope | RunScope, now: int) -> None:
     )
 
 
-def _list_run(tx: Transaction, scope: Scope, now: int) -> None:
-    """Have the run of a task instance in the list of runs, whoever began it, and after a deletion too."""
+def _list_run(tx: Transaction, dialect: Dialect, scope: Scope, now: int) -> None:
+    """Have the run of a task instance in the list of runs, whoever began it, and after a deletion too.
+
+    Who deletes the run locks its row first, and then all that it finds in it: either it finds this task instance, or this
+    waits for it, and finds the run deleted.
+    """
     if isinstance(scope, TaskScope):
         run = RunScope(scope.dag_id, scope.run_id)
         _create(tx, run, now)
+        if tx.one(dialect.render(sql.LOCK_SCOPE), {"digest": run.digest}) is None:
+            raise TransientError("a cleanup removed the run in the meantime")
         tx.run(sql.REVIVE_RUN, {"digest": run.digest, "now": now})
 
 
@@ -100,6 +106,7 @@ def _list_run(tx: Transaction, scope: Scope, now: int) -> None:
 
 def admit(
     tx: Transaction,
+    dialect: Dialect,
     scope: EntryScope | HeldScope,
     row: ScopeRow,
     fence: Fence | None,
@@ -115,7 +122,7 @@ def admit(
     if fence is None:
         if row.deleted:
             tx.run(sql.REVIVE_SCOPE, {"id": row.id, "now": now})
-            _list_run(tx, scope, now)
+            _list_run(tx, dialect, scope, now)
             # the id of the last attempt stays: who has an older one ran before the deletion
             row.incarnation += 1
             row.deleted, row.try_number, row.item, row.state = False, None, None, None
@@ -134,7 +141,7 @@ def admit(
         row.item = None
         start_empty(tx, row, now, history)
     if row.deleted:
-        _list_run(tx, scope, now)
+        _list_run(tx, dialect, scope, now)
     _seat(tx, row, fence, now, holder)
 
 
@@ -154,11 +161,18 @@ def known_in(tx: Transaction, row: ScopeRow, fence: Fence) -> int | None:
 
 
 def admit_reader(
-    tx: Transaction, scope: EntryScope, row: ScopeRow, fence: Fence, *, now: int, history: HistoryPolicy
+    tx: Transaction,
+    dialect: Dialect,
+    scope: EntryScope,
+    row: ScopeRow,
+    fence: Fence,
+    *,
+    now: int,
+    history: HistoryPolicy,
 ) -> None:
     """Register an attempt that reads, if it is the newest; refuse it only if its incarnation is over."""
     if verdict_on(tx, row, fence, now) is not Verdict.STALE:
-        admit(tx, scope, row, fence, now=now, history=history)
+        admit(tx, dialect, scope, row, fence, now=now, history=history)
     elif outlived(row.standing, fence, known_in(tx, row, fence)):
         raise stale(scope, fence, row.standing)
 

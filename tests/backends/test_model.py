@@ -113,9 +113,12 @@ class TaskInstance:
         if what == "stale":
             raise StaleAttemptError("")
         if what == "current":
+            if self.item is None and who.registered_in is None:
+                self.item = who.item
             return
-        other_item = None not in (who.item, self.item) and who.item != self.item
-        if what == "new run" or other_item:
+        # who was let in before and idled, until nobody knew of it, is where it was
+        self.incarnation = max(self.incarnation, who.registered_in or 0)
+        if what == "new run" or self.has_other_item(who):
             self.incarnation += 1
             self.item = None
             self.remove_all("reset", now)
@@ -137,13 +140,19 @@ class TaskInstance:
         if (
             self.deleted_at is not None
             or self.current is None
+            or self.has_other_item(who)
             or who.registered_in not in (None, self.incarnation)
             or (where is not None and where < self.incarnation)
             or (where is None and who.try_number == self.current.try_number)
         ):
             raise StaleAttemptError("")
 
-    def what_is(self, who: Who) -> str:  # noqa: PLR0911 - one line per rule
+    def has_other_item(self, who: Who) -> bool:
+        return None not in (who.item, self.item) and who.item != self.item
+
+    def what_is(self, who: Who) -> str:  # noqa: C901, PLR0911 - one line per rule
+        if self.incarnation == 1 and self.current is None and self.deleted_at is None:
+            return "newer"
         if who.registered_in not in (None, self.incarnation):
             return "stale"
         ran_before = who.id is not None and (
@@ -157,6 +166,8 @@ class TaskInstance:
         same_try = who.try_number == self.current.try_number
         if same_try and (who.id == self.current.id or None in (who.id, self.current.id)):
             return "current"
+        if who.registered_in is not None and self.has_other_item(who):
+            return "stale"
         if who.id is not None:
             where = self.where_seen(who)
             if where is not None and (where < self.incarnation or same_try):

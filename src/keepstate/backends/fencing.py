@@ -31,6 +31,18 @@ class Standing:
     item: str | None = None
     deleted: bool = False
 
+    def at_other_item(self, fence: Fence) -> bool:
+        """Whether an attempt works on another mapped item than the one that the scope's entries are of."""
+        return None not in (fence.item, self.item) and fence.item != self.item
+
+    def lacks_item(self, fence: Fence) -> bool:
+        """Whether the item of the current attempt is not known yet: its first use, by another accessor, did not name it."""
+        return self.item is None and fence.item is not None and fence.incarnation is None
+
+
+NEW = Standing(try_number=None, attempt_id=None, incarnation=1)
+"""A scope at which no attempt has stood yet."""
+
 
 class Verdict(Enum):
     """What becomes of a request, given the attempt that the scope stands at."""
@@ -52,24 +64,27 @@ def judge(  # noqa: PLR0911 - one line per rule
 
     ``known_in`` returns the incarnation in which exactly this attempt registered before, or ``None``; it is asked only
     when the answer matters. Rules: a higher try wins, a lower one is stale. An attempt id that is unknown, time-ordered
-    (UUIDv7) and newer than the current one, on try 1, is a run made again; unless it says in which incarnation it is: then it
-    was let in before. An id that says to be from more than a day after ``now`` is not taken for time-ordered: all that is made
+    (UUIDv7) and newer than the current one, on try 1, is a run made again. Who says in which incarnation it is was let in
+    before, and begins no other one: neither as a run made again nor with another item. Where no attempt has stood yet it goes
+    on: the scope had idled, and was removed. An id that says to be from more than a day after ``now`` is not taken for time-ordered: all that is made
     until then would be older.
     """
+    if standing == NEW:
+        return Verdict.NEWER
     if fence.incarnation is not None and fence.incarnation != standing.incarnation:
         return Verdict.STALE
-    if standing.deleted:
-        registered = fence.incarnation is not None
+    if standing.deleted or standing.try_number is None:
+        registered = standing.deleted and fence.incarnation is not None
         old = registered or _ran_before(standing, fence, now) or known_in() is not None
-        return Verdict.STALE if old else Verdict.NEW_INCARNATION
-    if standing.try_number is None:
-        old = _ran_before(standing, fence, now) or known_in() is not None
-        return Verdict.STALE if old else Verdict.NEWER
+        begun = Verdict.NEW_INCARNATION if standing.deleted else Verdict.NEWER
+        return Verdict.STALE if old else begun
     same_try = fence.try_number == standing.try_number
     if same_try and (
         fence.attempt_id == standing.attempt_id or not (fence.attempt_id and standing.attempt_id)
     ):
         return Verdict.CURRENT
+    if fence.incarnation is not None and standing.at_other_item(fence):
+        return Verdict.STALE
     if fence.attempt_id is not None:
         known = known_in()
         if known is not None and (known < standing.incarnation or same_try):
@@ -92,7 +107,7 @@ def _ran_before(standing: Standing, fence: Fence, now: int) -> bool:
 
 def outlived(standing: Standing, fence: Fence, known: int | None) -> bool:
     """Whether a stale attempt belongs to an earlier incarnation, whose entries are gone: it may not read these either."""
-    if standing.deleted or standing.try_number is None:
+    if standing.deleted or standing.try_number is None or standing.at_other_item(fence):
         return True
     if fence.incarnation is not None and fence.incarnation != standing.incarnation:
         return True

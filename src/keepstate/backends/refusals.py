@@ -23,7 +23,7 @@ def stale(scope: Scope, fence: Fence, standing: Standing) -> StaleAttemptError:
     """Make the error that tells a superseded attempt what happened and what to do."""
     if standing.deleted:
         reason = "its run was deleted"
-    elif fence.incarnation is not None and fence.incarnation != standing.incarnation:
+    elif fence.incarnation not in (None, standing.incarnation) or standing.at_other_item(fence):
         reason = "the task instance was made again, or its mapped item changed, since this attempt began"
     elif standing.try_number is None:
         reason = "its run was deleted, or it never began"

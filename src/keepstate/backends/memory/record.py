@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from keepstate.backends.answers import ChangeNotice, StoredEntry, StoredVersion
-from keepstate.backends.fencing import BURIED, Standing, Verdict, end_of_superseded, judge, outlived
+from keepstate.backends.fencing import BURIED, NEW, Standing, Verdict, end_of_superseded, judge, outlived
 from keepstate.backends.refusals import conflict, held, stale
 from keepstate.backends.requests import Fence, HistoryPolicy, Put
 from keepstate.clock import DAY, optional_datetime, to_datetime
@@ -15,8 +15,6 @@ from keepstate.scope import AssetScope, Attempt
 if TYPE_CHECKING:
     from keepstate.backends.requests import Batch, Begin, Change, Clear, EntryScope, Holder
     from keepstate.scope import Scope
-
-_NEW = Standing(try_number=None, attempt_id=None, incarnation=1)
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class Record:
     created_at: int
     updated_at: int
     version: int = 0
-    standing: Standing = _NEW
+    standing: Standing = NEW
     state: str | None = None
     reset: bool = False
     copied: str | None = None
@@ -228,11 +226,13 @@ class Record:
         if verdict is Verdict.STALE:
             raise stale(self.scope, fence, standing)
         if verdict is Verdict.CURRENT and holder is None:
+            if standing.lacks_item(fence):
+                self.standing = replace(standing, item=fence.item)
             return
         if standing.deleted:
             self.created_at = now
-        item, incarnation = standing.item, standing.incarnation
-        other_item = None not in (fence.item, item) and fence.item != item and verdict is not Verdict.CURRENT
+        item, incarnation = standing.item, max(standing.incarnation, fence.incarnation or 0)
+        other_item = standing.at_other_item(fence) and verdict is not Verdict.CURRENT
         if verdict is Verdict.NEW_INCARNATION or other_item:
             self.reset = verdict is not Verdict.NEW_INCARNATION
             item, incarnation = None, incarnation + 1

@@ -411,9 +411,11 @@ def _completed(statement: str, condition: str) -> str:
 
 
 def _registered(rows: list[Row], fence: Fence) -> bool:
-    """Whether the scope that was read stands at this very attempt."""
+    """Whether the scope that was read stands at this very attempt, and knows of its item what there is to know."""
     if not rows or rows[0][sql.DELETED]:
         return False
-    try_number, attempt_id = rows[0][3:5]
+    try_number, attempt_id, item = rows[0][3:6]
+    if item is None and fence.item is not None and fence.incarnation is None:
+        return False
     same_id = attempt_id == fence.attempt_id or not (attempt_id and fence.attempt_id)
     return bool(try_number == fence.try_number and same_id)

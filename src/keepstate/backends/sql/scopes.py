@@ -131,10 +131,12 @@ def admit(
     if verdict is Verdict.STALE:
         raise stale(scope, fence, row.standing)
     if verdict is Verdict.CURRENT and holder is None:
+        if row.standing.lacks_item(fence):
+            row.item = fence.item
+            tx.run(sql.NOTE_ITEM, {"id": row.id, "item": row.item})
         return
-    item_changed = (
-        None not in (fence.item, row.item) and fence.item != row.item and verdict is not Verdict.CURRENT
-    )
+    item_changed = row.standing.at_other_item(fence) and verdict is not Verdict.CURRENT
+    row.incarnation = max(row.incarnation, fence.incarnation or 0)
     if verdict is Verdict.NEW_INCARNATION or item_changed:
         row.reset = item_changed and verdict is not Verdict.NEW_INCARNATION
         row.incarnation += 1

@@ -46,6 +46,8 @@ SET try_number = :try_number, attempt_id = :attempt_id, incarnation = :incarnati
 WHERE id = :id
 """
 
+NOTE_ITEM = "UPDATE keepstate_scope SET item = :item WHERE id = :id"
+
 SET_STATE = "UPDATE keepstate_scope SET state = :state, updated_at = :now WHERE id = :id"
 
 _REVIVE = """

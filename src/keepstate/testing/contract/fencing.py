@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -268,6 +269,29 @@ class Fencing(Ground):
         assert contents(store) == {"n": 4}
         incarnations = [(one.incarnation, one.try_number) for one in store.attempts(DAG, RUN, TASK)]
         assert incarnations == [(4, 2), (4, 1), (3, 2), (3, 1), (2, 2), (2, 1), (1, 2), (1, 1)]
+
+    @pytest.mark.parametrize("incarnations", [1, 2])
+    @pytest.mark.parametrize("visited", ["by nobody", "by a person"])
+    def test_an_attempt_goes_on_when_its_idle_task_instance_was_removed(
+        self, store: StateStore, clock: ManualClock, incarnations: int, visited: str
+    ) -> None:
+        """Whether or not it had been made again before, and somebody has been there since."""
+        accessors = [attempt(store, 1, order) for order in range(1, incarnations + 1)]
+        for accessor in accessors:
+            accessor.set("n", 0)
+        live = accessors[-1]
+        clock.advance(timedelta(days=31))
+        assert store.cleanup().scopes > 0
+        if visited == "by a person":
+            attempt(store).set("m", 0)
+        live.set("n", 8)
+        live.set("n", 9)
+        assert live.get("n") == 9
+        with pytest.raises(StaleAttemptError):
+            attempt(store, 1, 0).set("n", 0)
+        attempt(store, 2, 10).set("n", 10)
+        with pytest.raises(StaleAttemptError, match="attempt 2 has begun since"):
+            live.set("n", 11)
 
     def test_an_attempt_of_a_deleted_run_is_late_for_good(self, store: StateStore) -> None:
         """Whatever its number, also from a process that has not used the store before, and after the run was made again."""

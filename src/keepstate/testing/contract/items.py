@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,6 +91,60 @@ class Items(Ground):
         attempt(store, 1, 1).set("done", 40)
         assert attempt(store, 2, 2, item="page-7").get("done") == 40
         assert attempt(store, 3, 3, item="page-8").get("done") is None
+
+    @pytest.mark.parametrize("use", ["get", "set", "clear"])
+    def test_an_attempt_may_name_its_item_after_its_first_use(self, store: StateStore, use: str) -> None:
+        """As where a helper of the task used the store before, without the item."""
+        attempt(store, 1, 1).get("done")
+        attempt(store, 1, 1).set("done", 40)
+        naming = attempt(store, 1, 1, item="page-7")
+        verbs: dict[str, Callable[[], object]] = {
+            "get": lambda: naming.get("done"),
+            "set": lambda: naming.set("done", 40),
+            "clear": naming.clear,
+        }
+        verbs[use]()
+        naming.set("done", 41)
+        assert attempt(store, 1, 1).get("done") == 41
+        assert attempt(store, 2, 2, item="page-8").get("done") is None
+
+    def test_an_item_that_an_attempt_has_named_stays(self, store: StateStore) -> None:
+        """What the same attempt says afterwards changes nothing."""
+        attempt(store, 1, 1, item="page-7").set("done", 40)
+        assert attempt(store, 1, 1, item="page-8").get("done") == 40
+        assert attempt(store, 2, 2, item="page-7").get("done") == 40
+
+    @pytest.mark.parametrize("order", [None, 1])
+    def test_a_superseded_attempt_does_not_read_what_is_of_another_item(
+        self, store: StateStore, order: int | None
+    ) -> None:
+        """Also from a process that has not used the store before."""
+        attempt(store, 1, order, item="page-7").set("done", 40)
+        attempt(store, 2, None if order is None else 2, item="page-8").set("done", 1)
+        with pytest.raises(StaleAttemptError, match="its mapped item changed"):
+            attempt(store, 1, order, item="page-7").get("done")
+
+    @pytest.mark.parametrize("use", ["get", "set", "clear"])
+    def test_an_attempt_that_was_let_in_before_begins_no_other_item(
+        self, store: StateStore, clock: ManualClock, use: str
+    ) -> None:
+        """As one of a run that was deleted so long ago that nobody knows: the state of the live attempt stays."""
+        late = attempt(store, 2, item="page-8")
+        late.set("done", 1)
+        store.delete_run(DAG, RUN)
+        clock.advance(timedelta(days=8))
+        store.cleanup()
+        live = attempt(store, 1, item="page-7")
+        live.set("done", 40)
+        verbs: dict[str, Callable[[], object]] = {
+            "get": lambda: late.get("done"),
+            "set": lambda: late.set("done", 2),
+            "clear": late.clear,
+        }
+        with pytest.raises(StaleAttemptError, match="its mapped item changed"):
+            verbs[use]()
+        assert live.get("done") == 40
+        live.set("done", 41)
 
     def test_an_item_of_the_run_before_does_not_matter(
         self, store: StateStore, caplog: pytest.LogCaptureFixture

@@ -94,6 +94,31 @@ def test_a_finished_task_is_not_run_again_and_its_entries_go_when_asked(programs
     assert not list((programs.folder / "entries").iterdir())
 
 
+def test_a_task_with_other_arguments_starts_without_what_the_class_holds(programs: Programs) -> None:
+    """It is not theirs; the same arguments find it again."""
+    settings = _settings(programs)
+    command = programs.python(
+        """
+        import sys
+        from keepstate import dag_run, task
+
+        @task
+        def load(name, task_state_store=None):
+            print(name, task_state_store.get("page", 0))
+            task_state_store.set("page", 40)
+            raise SystemExit(3)
+
+        with dag_run("etl", run_id="r1"):
+            load(sys.argv[1])
+        """
+    )
+    first, same, other = (programs.run([*command, name], **settings) for name in ("a", "a", "b"))
+    assert [ended.stdout.strip() for ended in (first, same, other)] == ["a 0", "a 40", "b 0"]
+    assert "starts without state" not in same.stderr
+    assert "starts without state" in other.stderr
+    assert "What was stored was cleared." in other.stderr
+
+
 def test_a_supervised_command_finds_its_entries_in_the_class(programs: Programs) -> None:
     """`keepstate run` supervises, and the shell's `keepstate get` and `set` reach the class."""
     settings = _settings(programs)

@@ -239,8 +239,11 @@ class CustomBackend:
         return self._opened
 
     def begin(self, request: Begin) -> Begun:
-        """See `Backend.begin`. A task instance that is made again finds what the class still holds."""
-        return self._keeper.begin(request)
+        """See `Backend.begin`. A task instance that is made again finds what the class still holds; another item does not."""
+        begun = self._keeper.begin(request)
+        if begun.reset and isinstance(request.scope, TaskScope):
+            self._inner.clear(self._scope(request.scope))
+        return begun
 
     def beat(self, scope: HeldScope, fence: Fence, *, now: int) -> None:
         """See `Backend.beat`."""

@@ -233,10 +233,12 @@ def begin(
         numbers = ", ".join(map(str, begun.lost))
         log.warning("%s: attempt %s %s", scope, numbers, fate)
     if begun.reset:
+        kept = "was cleared" if store.backend.guide_only else "is in the history"
         log.warning(
             "%s starts without state: it is called with other arguments than the attempt that wrote it. "
-            "What was stored is in the history.",
+            "What was stored %s.",
             scope,
+            kept,
         )
     _heart.hold(attempt)
     return attempt

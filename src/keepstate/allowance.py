@@ -8,8 +8,10 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from keepstate.errors import BackendUnavailableError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from typing_extensions import Self
@@ -89,6 +91,25 @@ class Allowance:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.lift()
+
+
+def try_all(steps: Iterable[Callable[[], None]]) -> None:
+    """Take every step, whatever becomes of the others; then raise the first trouble.
+
+    Once a store could not be reached, the rest is tried without waiting for it again.
+    """
+    troubles: list[Exception] = []
+    with Allowance() as allowance:
+        for step in steps:
+            try:
+                step()
+            except BackendUnavailableError as exc:
+                troubles.append(exc)
+                allowance.begin(0)
+            except Exception as exc:  # noqa: BLE001 - a custom class may raise whatever it likes
+                troubles.append(exc)
+    if troubles:
+        raise troubles[0]
 
 
 def give_up(address: str) -> None:

@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from keepstate.accessors import AssetStateStore, TaskStateStore
-from keepstate.allowance import Allowance
+from keepstate.allowance import Allowance, try_all
 from keepstate.backends.requests import Behalf, Fence, HistoryPolicy
 from keepstate.errors import InvalidIdError, KeepstateError
 from keepstate.scope import (
@@ -77,7 +77,10 @@ class StateStore:
         self._purges_itself = purges_itself
         self._writes = 0
         self._purge_after = _WRITES_BETWEEN_PURGES
-        self._accessors: weakref.WeakSet[TaskStateStore | AssetStateStore] = weakref.WeakSet()
+        # by id, and no set: its references can be copied in one go, whatever other threads add meanwhile
+        self._accessors: weakref.WeakValueDictionary[int, TaskStateStore | AssetStateStore] = (
+            weakref.WeakValueDictionary()
+        )
 
     @property
     def has_one_writer(self) -> bool:
@@ -125,7 +128,7 @@ class StateStore:
     def bound(self, scope: TaskScope, fence: Fence | None, writer: Writer) -> TaskStateStore:
         """Return the accessor of a scope for a given attempt and writer: for engines and interfaces."""
         accessor = TaskStateStore(self, scope, fence, writer)
-        self._accessors.add(accessor)
+        self._accessors[id(accessor)] = accessor
         return accessor
 
     def asset(
@@ -144,7 +147,7 @@ class StateStore:
         """
         scope = AssetScope(name.name, name.uri) if isinstance(name, Asset) else AssetScope(name, uri)
         accessor = AssetStateStore(self, scope, writer or Writer("api"), behalf)
-        self._accessors.add(accessor)
+        self._accessors[id(accessor)] = accessor
         return accessor
 
     # ----------------------------------------------------------------------------------- lists and upkeep
@@ -232,16 +235,9 @@ class StateStore:
 
         A store that can't be reached is tried for as long as for one request, however many there are.
         """
-        troubles: list[KeepstateError] = []
+        accessors = [accessor for known in self._accessors.valuerefs() if (accessor := known()) is not None]
         with Allowance(self.settings.retry_timeout):
-            for accessor in list(self._accessors):
-                try:
-                    accessor.flush()
-                except KeepstateError as exc:
-                    # what the others hold back is written all the same
-                    troubles.append(exc)
-        if troubles:
-            raise troubles[0]
+            try_all([accessor.flush for accessor in accessors])
 
     def close(self) -> None:
         """Write what throttled checkpoints hold back, and release what was opened."""

@@ -142,6 +142,34 @@ def test_a_held_back_checkpoint_over_an_asset_is_written_at_the_end(store: State
     assert store.asset("orders").get("position")["position"] == 5
 
 
+def test_trouble_with_the_tasks_own_checkpoint_does_not_keep_that_of_an_asset_back(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are tried before the attempt fails."""
+    real = store.backend.apply
+
+    def apply(batch: Any) -> Any:
+        if batch.behalf is None:
+            raise RuntimeError("this row only")
+        return real(batch)
+
+    @task(outlets=["orders", "lines"])
+    def work(task_state_store: Any, asset_state_store: Any) -> None:
+        stores = (task_state_store, asset_state_store["orders"], asset_state_store["lines"])
+        loops = [one.checkpoint(range(10), every=100) for one in stores]
+        monkeypatch.setattr(store.backend, "apply", apply)
+        for loop in loops:
+            assert [next(loop) for _ in range(4)] == [0, 1, 2, 3]
+        kept.extend(loops)
+
+    kept: list[Any] = []
+    with pytest.raises(RuntimeError, match="this row only"):
+        work()
+    monkeypatch.undo()
+    for name in ("orders", "lines"):
+        assert store.asset(name).get("position")["position"] == 3
+
+
 def test_an_overtaken_task_may_not_change_an_asset(store: StateStore) -> None:
     """Every write is fenced by its attempt, at an asset too; reading goes on, and the successor writes."""
     orders = Asset("orders")

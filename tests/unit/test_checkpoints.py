@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sqlite3
 import threading
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ from keepstate.testing import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from pathlib import Path
 
     from keepstate.accessors import TaskStateStore
     from keepstate.store import StateStore
@@ -135,6 +138,73 @@ def test_what_a_throttle_held_back_is_written_though_the_generator_lives(store: 
     store.close()
     assert person.get("position")["position"] == 3
     assert next(loop) == 4
+
+
+def held_back(store: StateStore, *keys: str) -> tuple[TaskStateStore, list[Iterator[int]]]:
+    """Return an accessor, and its loops, to be kept alive: they are at 3, and nothing of that is written."""
+    tss = attempt(store, 1)
+    loops = [tss.checkpoint(range(10), key=key, every=100) for key in keys]
+    for loop in loops:
+        assert [next(loop) for _ in range(4)] == [0, 1, 2, 3]
+    return tss, loops
+
+
+@pytest.mark.parametrize("trouble", [BackendUnavailableError("gone", address="x"), RuntimeError("odd")])
+def test_trouble_with_one_checkpoint_keeps_no_other_back(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    """All are tried, the first trouble is raised, and what failed is written by the next flush."""
+    tss, _loops = held_back(store, "a", "b", "c")
+    real, asked = store.backend.apply, []
+
+    def apply(batch: Any) -> Any:
+        asked.append(batch)
+        if len(asked) == 1:
+            raise trouble
+        return real(batch)
+
+    monkeypatch.setattr(store.backend, "apply", apply)
+    with pytest.raises(type(trouble), match=str(trouble)):
+        tss.flush()
+    assert [key for key, _ in tss.items()] == ["b", "c"]
+    tss.flush()
+    assert {key: value["position"] for key, value in tss.items()} == {"a": 3, "b": 3, "c": 3}
+
+
+def test_a_store_that_is_gone_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many checkpoints hold something back."""
+    store = connect(f"sqlite:///{tmp_path}/s.db", settings=Settings(retry_timeout=0.5))
+    tss, _loops = held_back(store, *"abcdef")
+    with sqlite3.connect(tmp_path / "s.db", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        with pytest.raises(BackendUnavailableError):
+            tss.flush()
+        assert time.monotonic() - began < 1.5
+        other.execute("ROLLBACK")
+    store.close()
+    with connect(f"sqlite:///{tmp_path}/s.db") as again:
+        assert len(again.task("d", "r", "t").items()) == 6
+
+
+def test_flushing_while_other_threads_begin_more(store: StateStore) -> None:
+    """Accessors and checkpoints that are made meanwhile disturb nothing."""
+    tss = attempt(store, 1)
+    others = [attempt(store, 1) for _ in range(3000)]
+    done = threading.Event()
+
+    def make() -> None:
+        for number in range(20_000):
+            others.append(store.task("d", "r", "t"))
+            tss.checkpoint([1], key=f"k{number}")
+        done.set()
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    while not done.is_set():
+        store.flush()
+        tss.flush()
+    thread.join()
 
 
 def test_an_exception_that_keeps_its_frames_loses_nothing(store: StateStore) -> None:

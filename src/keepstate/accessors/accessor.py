@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from keepstate.allowance import try_all
 from keepstate.awaitable import twin
 from keepstate.backends.requests import Batch, Behalf, Change, Clear, Delete, EntryScope, Fence, Put
 from keepstate.checkpoints import AsyncSource, Checkpoint
@@ -182,9 +183,12 @@ class Accessor:
         return self._checkpoint(source, key, every, min_interval, total)
 
     def flush(self) -> None:
-        """Write what throttled checkpoints hold back. Leaving a loop, and the end of an attempt, do so themselves."""
-        for checkpoint in self._checkpoints.values():
-            checkpoint.flush()
+        """Write what throttled checkpoints hold back; the first trouble is raised once all have been tried.
+
+        Leaving a loop, and the end of an attempt, do so themselves.
+        """
+        # of a list, as another thread may begin a checkpoint meanwhile
+        try_all([checkpoint.flush for checkpoint in list(self._checkpoints.values())])
 
     # --------------------------------------------------------------------------------------- awaitable twins
 

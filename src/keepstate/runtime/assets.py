@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from keepstate.allowance import try_all
 from keepstate.errors import InvalidInputError, InvalidTypeError
 from keepstate.scope import Asset, AssetScope
 
@@ -98,8 +99,7 @@ class AssetStates:
         return self._made[asset]
 
     def _flush(self) -> None:
-        for accessor in self._made.values():
-            accessor.flush()
+        try_all([accessor.flush for accessor in list(self._made.values())])
 
     def _named(self) -> str:
         return ", ".join(str(asset.name if asset.name is not None else asset.uri) for asset in self._assets)

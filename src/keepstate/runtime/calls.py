@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from keepstate.allowance import try_all
 from keepstate.awaitable import in_thread
 from keepstate.backends.requests import Behalf
 from keepstate.errors import (
@@ -182,10 +183,10 @@ class Call:
         )
 
     def _flush(self) -> None:
-        if self._state is not None:
-            self._state.flush()
+        steps = [] if self._state is None else [self._state.flush]
         if self._assets is not None:
-            assets.flush(self._assets)
+            steps.append(partial(assets.flush, self._assets))
+        try_all(steps)
 
 
 # -------------------------------------------------------------------------------------------------- steps

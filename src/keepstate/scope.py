@@ -295,7 +295,11 @@ class DagInfo:
 
 @dataclass(frozen=True)
 class RunInfo:
-    """A run in a list: its state, its latest try, and when it was first and last seen."""
+    """A run in a list: its state, its latest try, and when it was first and last seen.
+
+    ``tasks_state`` is the most serious of its tasks' states where nobody began the run as a whole. It is told of a run that is
+    looked up by its ids, and in no list, which would have to read all tasks of all runs.
+    """
 
     dag_id: str
     run_id: str
@@ -303,6 +307,7 @@ class RunInfo:
     try_number: int | None
     created_at: datetime
     updated_at: datetime
+    tasks_state: str | None = None
 
 
 @dataclass(frozen=True)

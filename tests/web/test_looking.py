@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
+from keepstate.scope import TaskScope
 from tests.web.stories import LOAD, LOAD_PATH, RUN
 
 if TYPE_CHECKING:
@@ -126,7 +127,22 @@ def test_a_run_that_nobody_began_as_a_whole_is_as_its_tasks_are(
     page.get_by_role("columnheader", name="run-1").get_by_role("link").click()
     page.wait_for_url("**/runs/run-1")
     expect(page.locator(".page-head")).to_contain_text("Failed")
-    assert story
+
+
+def test_a_run_is_as_all_its_tasks_are(visit: Callable[..., Page], story: Story) -> None:
+    """Also as those are that another page of the list shows, and while one looks on."""
+    for index in range(50):
+        with story.attempt(TaskScope("fine_tune", "long", "a", index), "success"):
+            pass
+    page = visit("/dags/fine_tune/runs/long")
+    head = page.locator(".page-head")
+    expect(head).to_contain_text("Success")
+    with story.attempt(TaskScope("fine_tune", "long", "z"), "failed"):
+        expect(head).to_contain_text("Running")
+    expect(head).to_contain_text("Failed")
+    page.get_by_role("link", name="Next").click()
+    expect(page.get_by_role("link", name="z")).to_be_visible()
+    expect(head).to_contain_text("Failed")
 
 
 def test_times_are_in_the_browsers_zone(visit: Callable[..., Page], story: Story) -> None:

@@ -218,7 +218,7 @@ class Backend(Protocol):
         ...
 
     def run(self, scope: RunScope) -> RunInfo | None:
-        """Return one run, or ``None`` where it is not known, or was deleted."""
+        """Return one run with its tasks' state, or ``None`` where it is not known, or was deleted."""
         ...
 
     def task_instance(self, scope: TaskScope, *, now: int) -> TaskInstanceInfo | None:

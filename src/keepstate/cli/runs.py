@@ -13,7 +13,6 @@ from keepstate.cli.stores import nothing, opened
 from keepstate.clock import to_datetime
 from keepstate.scope import RunScope
 from keepstate.settings import Settings
-from keepstate.states import most_serious
 from keepstate.values import decode
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 # so many entries of a task instance are looked through for checkpoints
 _LOOKED_THROUGH = 50
-# and so many task instances of a run for its state
+# and so many task instances of a run for one whose process is gone
 _TASKS_LOOKED_AT = 200
 
 _Dag = Annotated[str | None, Option("--dag-id", metavar="ID", help="Only runs of this dag.")]
@@ -180,10 +179,12 @@ def _state_cell(store: StateStore, run: RunInfo, seen: Sight | None, now: dateti
 
     if run.state is not None:
         return state_cell(run.state, seen)
-    tasks = store.task_instances(run.dag_id, run.run_id, limit=_TASKS_LOOKED_AT)
-    state = most_serious(ti.state for ti in tasks)
+    # a list does not tell what its tasks came to
+    found = store.backend.run(RunScope(run.dag_id, run.run_id))
+    state = None if found is None else found.tasks_state
     if state != "running":
         return state_cell(state)
+    tasks = store.task_instances(run.dag_id, run.run_id, limit=_TASKS_LOOKED_AT)
     sights = (_sight_of(store, ti.scope, ti.state, now) for ti in tasks if ti.state == state)
     return state_cell(state, next((sight for sight in sights if sight is not None and sight.lost), None))
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from keepstate.scope import RunScope
-from keepstate.states import most_serious
 from keepstate.web.addresses import RUN
 from keepstate.web.asked import not_found, page
 from keepstate.web.frame import Crumb
@@ -39,7 +38,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Run:
-    """A run, and a part of its task instances. The ``state`` of one that nobody began as a whole is that of these."""
+    """A run, and a part of its task instances. The ``state`` of one that nobody began as a whole is that of all of these."""
 
     frame: Frame
     run: RunInfo
@@ -70,7 +69,7 @@ def show(asked: Asked) -> Response:
             Crumb(run.run_id),
         ),
         run,
-        run.state or most_serious(info.state for info in found),
+        run.state or run.tasks_state,
         tuple(line_of(info, addresses) for info in found),
         pager(here, number, total),
     )
@@ -83,7 +82,7 @@ def watch(asked: Asked) -> object:
     if not asked.caller.reaches_dag(scope.dag_id):
         raise not_found("run")
     run = asked.backend.run(scope)
-    return run and run.state, [
+    return run and (run.state or run.tasks_state), [
         (info.scope.task_id, info.scope.map_index, info.state, info.version, info.entries)
         for info in _instances(asked, scope)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from keepstate.backends.answers import (
@@ -78,7 +79,10 @@ class Lists:
         """See `Backend.run`."""
         with self._records.lock:
             found = self._records.kept.get(scope)
-            return None if found is None or found.standing.deleted else _run_info(scope, found)
+            if found is None or found.standing.deleted:
+                return None
+            tasks = self._records.of_run(scope.dag_id, scope.run_id) if found.state is None else []
+            return replace(_run_info(scope, found), tasks_state=most_serious(one.state for _, one in tasks))
 
     def _runs(self, dag_id: str | None, pattern: str | None) -> list[RunInfo]:
         """Return runs, most recently begun first."""

@@ -25,8 +25,12 @@ WITH RECURSIVE dag (dag_id) AS (
 _SOME_DAGS = "SELECT dag_id FROM dag WHERE dag_id {fits} ORDER BY dag_id LIMIT :limit OFFSET :offset"
 # the place of a task's state among these, of which the least is the most serious
 _PLACE = " ".join(f"WHEN '{state}' THEN {place}" for place, state in enumerate(states.BY_SERIOUSNESS))
-_TASKS_OF_LAST = """
-FROM keepstate_scope t WHERE t.dag_id = l.dag_id AND t.run_id = l.run_id AND t.kind = 'task' AND t.deleted = 0"""
+_TASKS_OF = """
+FROM keepstate_scope t WHERE t.dag_id = {run}.dag_id AND t.run_id = {run}.run_id AND t.kind = 'task' AND t.deleted = 0"""
+_TASKS_OF_LAST = _TASKS_OF.format(run="l")
+_STATE_OF_TASKS = (
+    f"CASE WHEN {{run}}.state IS NULL THEN (SELECT MIN(CASE t.state {_PLACE} END) {_TASKS_OF}) END"
+)
 _OF_THE_DAG = f"FROM keepstate_scope s WHERE s.dag_id = d.dag_id AND {_IS_RUN}"
 
 # Of no dag more than its newest runs is looked at: h is the oldest of these, where there are as many. An index by
@@ -38,7 +42,7 @@ SELECT d.dag_id, CASE WHEN h.id IS NULL THEN (SELECT COUNT(*) {_OF_THE_DAG}) ELS
   (SELECT MAX(s.updated_at) {_OF_THE_DAG} AND s.created_at >= COALESCE(h.created_at, 0)
      AND (s.created_at > COALESCE(h.created_at, 0) OR s.id >= COALESCE(h.id, 0))),
   (SELECT MAX(t.updated_at) {_TASKS_OF_LAST}),
-  CASE WHEN l.state IS NULL THEN (SELECT MIN(CASE t.state {_PLACE} END) {_TASKS_OF_LAST}) END
+  {_STATE_OF_TASKS.format(run="l")}
 FROM ({_SOME_DAGS}) d
 JOIN keepstate_scope l
   ON l.id = (SELECT s.id {_OF_THE_DAG} ORDER BY s.created_at DESC, s.id DESC LIMIT 1)
@@ -67,7 +71,9 @@ COUNT_RUNS = f"""
 """
 COUNT_RUNS_OF_DAG = f"SELECT COUNT(*) FROM keepstate_scope s WHERE {_IS_RUN} AND s.dag_id = :dag_id"
 
-RUN = f"SELECT {_RUN} FROM keepstate_scope s WHERE s.digest = :digest AND {_IS_RUN}"
+RUN = f"""
+SELECT {_RUN}, {_STATE_OF_TASKS.format(run="s")} FROM keepstate_scope s WHERE s.digest = :digest AND {_IS_RUN}
+"""
 
 _TASK_INSTANCE = f"""
 SELECT s.dag_id, s.run_id, s.task_id, s.map_index, s.state, s.try_number, s.version, s.created_at, s.updated_at,

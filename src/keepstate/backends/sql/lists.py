@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.answers import (
@@ -57,7 +58,7 @@ class Lists(Access):
         if run_id is not None and dag_id is not None:
             scope = RunScope(dag_id, run_id)
             found = self.run(scope) if pattern is None or fits(pattern, dag_id) else None
-            return [found][offset : offset + limit] if found else []
+            return [replace(found, tasks_state=None)][offset : offset + limit] if found else []
         if run_id is not None:
             rows = self._fitting(sql.RUNS_CALLED, pattern, run_id=run_id, **window)
         elif dag_id is None:
@@ -83,7 +84,9 @@ class Lists(Access):
     def run(self, scope: RunScope) -> RunInfo | None:
         """See `Backend.run`."""
         rows = self._query(sql.RUN, {"digest": scope.digest})
-        return _run_of(rows[0]) if rows else None
+        if not rows:
+            return None
+        return replace(_run_of(rows[0][:6]), tasks_state=_state_at(rows[0][6]))
 
     def task_instances(
         self,
@@ -202,9 +205,12 @@ def _sum(rows: list[Row]) -> int:
 def _dag_of(row: Row) -> DagInfo:
     dag_id, runs, run_id, state, created_at, updated_at, last_updated_at, place = row
     updated_at = max(updated_at, last_updated_at or 0)
-    if place is not None:
-        state = BY_SERIOUSNESS[place]
+    state = state or _state_at(place)
     return DagInfo(dag_id, runs, run_id, state, to_datetime(created_at), to_datetime(updated_at))
+
+
+def _state_at(place: int | None) -> str | None:
+    return None if place is None else BY_SERIOUSNESS[place]
 
 
 def _grid_run(rows: list[Row]) -> GridRun:

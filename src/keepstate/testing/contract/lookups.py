@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -136,10 +137,18 @@ class Lookups(Ground):
     def test_a_dag_whose_last_run_nobody_began_is_as_its_tasks_are(
         self, store: StateStore, clock: ManualClock
     ) -> None:
-        """The most serious of their states counts, and of tasks without attempts none; once the run was begun, its own does."""
+        """The most serious of their states counts, and of tasks without attempts none; once the run was begun, its own does.
+
+        The run says the same where it is looked up; a list of runs says nothing of their tasks.
+        """
 
         def told() -> str | None:
-            return store.backend.dags()[0].last_state
+            run = store.backend.run(RunScope(DAG, RUN))
+            assert run is not None
+            assert run.tasks_state is None or run.state is None
+            state = store.backend.dags()[0].last_state
+            assert state == (run.state or run.tasks_state)
+            return state
 
         store.task(DAG, "earlier", "other", try_number=1).set("k", 1)
         clock.advance(HOUR)
@@ -152,6 +161,8 @@ class Lookups(Ground):
             assert told() == ("failed" if number == 4 else "up_for_retry" if number == 3 else "running")
             store.backend.end(End(scope, fence, state, clock()))
             assert told() == ("failed" if number == 4 else state)
+        for run_id in (None, RUN):
+            assert [one.tasks_state for one in store.backend.runs(DAG, run_id=run_id, limit=1)] == [None]
         store.backend.begin(Begin(RunScope(DAG, RUN), attempt_id(9), Holder("h", 1, "x"), clock(), 0))
         assert told() == "running"
 
@@ -188,7 +199,9 @@ class Lookups(Ground):
         attempt(store, map_index=3).set("k", 1)
         clock.advance(HOUR)
         backend = store.backend
-        assert [backend.run(RunScope(DAG, RUN))] == store.runs()
+        run = backend.run(RunScope(DAG, RUN))
+        assert run is not None
+        assert [replace(run, tasks_state=None)] == store.runs()
         found = [backend.task_instance(TaskScope(DAG, RUN, TASK, index), now=clock()) for index in (-1, 3, 2)]
         assert found[:2] == store.task_instances(DAG, RUN)
         assert found[0] is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import httpx
@@ -105,6 +106,32 @@ def test_what_is_not_there_is_told_on_a_page(client: Callable[..., httpx.Client]
         assert answer.status_code == 404, path
         assert "Go to the dags" in answer.text
     assert story
+
+
+def test_beyond_the_last_page_nothing_is_said_to_be_absent(
+    client: Callable[..., httpx.Client], story: Story
+) -> None:
+    """Only that this page has none; how many there are, and the way back, are told."""
+    viewer, orders = client("viewer"), asset_paths(story)[1]
+    for path, what, total in (
+        ("/dags?page=9", "dags", "2 dags"),
+        ("/dags?q=etl&page=9", "dags", "1 dag"),
+        ("/dags/fine_tune?page=9", "runs", "1 run"),
+        ("/dags/fine_tune/runs/run-1?page=9", "task instances", "5 task instances"),
+        ("/dags/fine_tune/runs/run-1/tasks/train?page=9", "mapped task instances", "5 mapped task instances"),
+        (f"{LOAD_PATH}?page=9", "entries", "5 entries"),
+        ("/assets?page=9", "assets", "2 assets"),
+        (f"{orders}?page=9", "entries", "2 entries"),
+    ):
+        answer = viewer.get(path)
+        assert answer.status_code == 200, path
+        assert answer.text.count('class="empty"') == 1
+        assert f">There are no {what} on this page.<" in answer.text
+        assert re.findall(r'<nav class="pager"[^>]*>\s*<span>(.*?)</span>', answer.text) == [total]
+        assert 'rel="prev"' in answer.text
+        assert 'rel="next"' not in answer.text
+    for path in ("/dags?q=nothing&page=9", "/dags/absent?page=9"):
+        assert "on this page" not in viewer.get(path).text
 
 
 def test_an_address_of_no_page(client: Callable[..., httpx.Client], served: Served) -> None:

@@ -103,7 +103,7 @@ def show(asked: Asked) -> Response:
 def watch(asked: Asked) -> object:
     """Return what changes when the grid does."""
     runs = _runs(asked)
-    if not runs:
+    if not runs and not asked.backend.count_runs(_dag_id(asked), pattern=asked.caller.dags):
         raise not_found("dag")
     return [
         (

@@ -11,7 +11,7 @@ PER_PAGE = 50
 
 @dataclass(frozen=True)
 class Pager:
-    """Which part of a list is shown. ``first`` and ``last`` count from 1; both are 0 of an empty list."""
+    """Which part of a list is shown. ``first`` and ``last`` count from 1; both are 0 where nothing of it is."""
 
     first: int
     last: int
@@ -22,15 +22,15 @@ class Pager:
 
 def pager(path: str, number: int, total: int, size: int = PER_PAGE, **query: object) -> Pager:
     """Return the pager of page ``number`` at ``path``, the other parameters of its query kept."""
-    first = min((number - 1) * size + 1, total)
-    last = min(number * size, total)
+    before = (number - 1) * size
+    first, last = (before + 1, min(before + size, total)) if before < total else (0, 0)
     pages = max(-(-total // size), 1)
 
     def at(other: int) -> str:
         return with_query(path, page=other if other > 1 else None, **query)
 
     return Pager(
-        first if first <= last else 0,
+        first,
         last,
         total,
         at(min(number - 1, pages)) if number > 1 else None,

@@ -87,6 +87,23 @@ def test_lists_are_live(visit: Callable[..., Page], story: Story) -> None:
     expect(assets.get_by_role("link", name="new_asset")).to_be_visible()
 
 
+def test_a_list_of_found_dags_is_live(visit: Callable[..., Page], story: Story) -> None:
+    """However many dags there are before those that are shown."""
+    for number in range(60):
+        story.store.task(f"fill_{number:02d}", "r", "t").set("k", 1)
+    scope = TaskScope("zz_last", "r", "t")
+    story.store.task(scope.dag_id, scope.run_id, scope.task_id).set("k", 1)
+    last, tenths = visit("/dags?q=ZZ_LAST"), visit("/dags?q=0")
+    for page in (last, tenths):
+        connected(page)
+    with story.attempt(scope, "failed"):
+        expect(last.get_by_role("row", name="zz_last")).to_contain_text("Running")
+    expect(last.get_by_role("row", name="zz_last")).to_contain_text("Failed")
+    expect(tenths.get_by_role("link", name="fill_")).to_have_count(15)
+    story.store.task("fill_00", "again", "t").set("k", 1)
+    expect(tenths.get_by_role("row", name="fill_00")).to_contain_text("again")
+
+
 def test_it_goes_on_after_a_restart(browser: Browser, store: StateStore, story: Story) -> None:
     """The page says that it is not connected, and shows what happened meanwhile as soon as it is."""
     first = Restartable(store)

@@ -90,5 +90,5 @@ async def _mark(request: Request, caller: Caller, watch: Watch) -> str:
     marks: Marks = state.marks
     asked = Asked(request, caller, service)
     # for each pattern apart, as a list depends on it
-    key = (request.scope["path"], request.query_params.get("page"), caller.dags, caller.assets)
+    key = (request.scope["path"], asked.page_number(), asked.query("q"), caller.dags, caller.assets)
     return await service.work.read(marks.get, key, lambda: watch(asked))

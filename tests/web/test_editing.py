@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from keepstate.web.addresses import with_query
+from keepstate.web.rendering import anchor
 from tests.web.stories import LOAD, LOAD_PATH
 
 if TYPE_CHECKING:
@@ -74,6 +76,35 @@ def test_an_untouched_edit_saves_and_keeps_the_expiry(
     assert after is not None
     assert (after.value, after.expires_at) == (before.value, before.expires_at)
     assert after.version == before.version + 1
+
+
+@pytest.mark.parametrize("key", ["a\n", "\n\ra\r\nb", " a "], ids=ascii)
+def test_a_key_is_sent_as_it_stands(visit: Callable[..., Page], state: TaskStateStore, key: str) -> None:
+    """Also with what a text field would drop: by editing, over what somebody removed meanwhile, deleting and restoring."""
+    state.set_many({key: 1, "a": "another"})
+    page = visit(LOAD_PATH)
+    dialog = page.get_by_role("dialog")
+    page.locator(f"#edit-{anchor(key)}").click()
+    dialog.get_by_label("Value").fill("2")
+    state.delete(key)
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("This entry was deleted or has expired")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_be_hidden()
+    assert (state.get(key), state.get("a")) == (2, "another")
+    page.locator(f"#edit-{anchor(key)}").click()
+    dialog.get_by_label("Value").fill("3")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_be_hidden()
+    assert (state.get(key), state.get("a")) == (3, "another")
+    page.locator(f"#delete-{anchor(key)}").click()
+    dialog.get_by_role("button", name="Delete").click()
+    expect(dialog).to_be_hidden()
+    assert (state.get(key), state.get("a")) == (None, "another")
+    page.goto(with_query(f"{LOAD_PATH}/history", key=key))
+    page.get_by_role("button", name="Restore version").first.click()
+    expect(page.get_by_text("current")).to_be_visible()
+    assert (state.get(key), state.get("a")) == (3, "another")
 
 
 def test_the_expiry_changes_where_it_is_changed(visit: Callable[..., Page], state: TaskStateStore) -> None:

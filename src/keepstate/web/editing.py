@@ -67,6 +67,11 @@ class EntryForm:
         """Whether the dialog adds an entry."""
         return self.typed.version == 0
 
+    @property
+    def key_stands(self) -> bool:
+        """Whether the key can't be typed anew: that of an entry, or one with a line break, which a text field would drop."""
+        return not self.is_new or any(sign in self.typed.key for sign in "\r\n")
+
 
 @dataclass(frozen=True)
 class Checks:

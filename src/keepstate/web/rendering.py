@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from keepstate.clock import to_datetime, to_text
 from keepstate.web.addresses import with_query
@@ -31,12 +32,20 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        finalize=_as_written,
     )
     environment.filters.update(
         instant=to_text, plain_time=_plain_time, number=_number, size=_size, days=_days, moment=to_datetime
     )
     environment.globals.update(asset=_asset, with_query=with_query, look_of=look_of, anchor=anchor)
     return environment
+
+
+def _as_written(value: object) -> object:
+    if not isinstance(value, str) or "\r" not in value:
+        return value
+    # HTML reads a carriage return as a line feed, so that a form would send another key than the one that was meant
+    return Markup(str(escape(value)).replace("\r", "&#13;"))  # noqa: S704 - it is escaped
 
 
 @cache

@@ -15,7 +15,7 @@ import pytest
 
 from keepstate.cli import tail
 from keepstate.errors import BackendUnavailableError
-from keepstate.scope import TaskScope
+from keepstate.scope import AssetScope, TaskScope
 from tests.cli.conftest import TASK, one_line
 
 if TYPE_CHECKING:
@@ -193,6 +193,28 @@ def test_a_follower_shows_each_change_once(store) -> None:
         entries.set("page", number)
     assert [(notice.key, notice.text) for notice in follower.news()] == [("page", "2")]
     assert follower.news() == []
+
+
+@pytest.mark.parametrize("kind", ["task instance", "asset"])
+def test_what_is_deleted_and_made_again_is_followed_on(store, kind: str) -> None:
+    """Between two looks, so that its versions begin anew below the one that was seen last."""
+    scope = TaskScope("etl", "r1", "load") if kind == "task instance" else AssetScope("orders")
+
+    def put(value: int) -> None:
+        accessor = store.asset("orders") if kind == "asset" else store.task("etl", "r1", "load")
+        accessor.set("k", value)
+
+    for number in range(5):
+        put(number)
+    follower = tail.Follower(store, lambda: {scope: None})
+    follower.skip()
+    store.delete_run("etl", "r1")
+    store.delete_asset("orders")
+    put(6)
+    assert [(notice.key, notice.text) for notice in follower.news()] == [("k", "6")]
+    assert follower.news() == []
+    put(7)
+    assert [(notice.key, notice.text) for notice in follower.news()] == [("k", "7")]
 
 
 def test_trouble_halfway_loses_nothing(store, monkeypatch) -> None:

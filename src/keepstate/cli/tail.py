@@ -113,9 +113,10 @@ class Follower:
             seen = self._seen.get(scope, 0)
             if version == seen:
                 continue
-            # where the version is lower than what was seen, the run was deleted and begins anew
-            after = 0 if version is not None and version < seen else seen
-            seen_now[scope], notices = self._changes(scope, after)
+            seen_now[scope], notices = self._changes(scope, seen)
+            if seen_now[scope] < seen:
+                # it was deleted, and begins anew
+                seen_now[scope], notices = self._changes(scope, 0)
             found += notices
         # only now, as what was read before some trouble has to be read again
         self._seen = seen_now

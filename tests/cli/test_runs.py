@@ -244,7 +244,7 @@ def test_what_was_killed_on_this_host_is_shown_as_lost(run, store) -> None:
         assert " lost? " in shown
         assert "running" not in shown
     shown = run("attempts", "--dag-id", "etl", "--run-id", "r1").out.splitlines()
-    assert [line.split()[0] for line in shown] == ["TASK", "(the", "load"]
+    assert [line.split()[0] for line in shown] == ["TASK", "load", "(the"]
     assert all(line.endswith("its process is gone") for line in shown[1:])
     assert str(me.pid) in shown[1]
 
@@ -293,6 +293,20 @@ def test_attempts_lists_those_of_a_task_newest_first(run, store, monkeypatch) ->
     for name, value in (("DAG", "etl"), ("RUN", "r1"), ("TASK", "load")):
         monkeypatch.setenv(f"KEEPSTATE_{name}_ID", value)
     assert json.loads(run("attempts", "--json").out) == listed
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 9])
+def test_attempts_of_a_run_are_those_that_began_last(run, store, limit: int) -> None:
+    """Of whichever tasks; those that were only written to, however many, leave them their place."""
+    for number in range(10):
+        store.task("etl", "r1", f"a{number}").set("k", 1)
+    for task_id in ("z", "b", "m"):
+        attempt(store, task_id, "failed")
+    store.task("etl", "r1", "b").set("k", 1)
+    listed = json.loads(
+        run("attempts", "--json", "--dag-id", "etl", "--run-id", "r1", "--limit", str(limit)).out
+    )
+    assert [one["task_id"] for one in listed] == ["m", "b", "z"][:limit]
 
 
 def test_attempts_of_a_mapped_task_have_its_index(run, store) -> None:

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from keepstate.backends.requests import HeldScope
-    from keepstate.scope import Attempt
+    from keepstate.scope import Attempt, TaskInstanceInfo
     from keepstate.store import StateStore
+
+_AT_ONCE = 1000
 
 _Task = Annotated[
     str | None,
@@ -58,7 +60,7 @@ def attempts_(
     with opened(url, settings, there=True) as store:
         index = -1 if map_index is None else map_index
         scope = RunScope(dag, run) if task_id is None else TaskScope(dag, run, task_id, index)
-        found = _first(store, _scopes(store, scope, limit), limit)
+        found = _newest(store, scope, limit)
         now = to_datetime(store.clock())
         absent = not found and not known(store, scope)
         seen = [presence.sight(attempt, store, now) for _, attempt in found]
@@ -100,20 +102,28 @@ def attempts_(
     )
 
 
-def _scopes(store: StateStore, scope: HeldScope, limit: int) -> Iterator[HeldScope]:
-    yield scope
-    if isinstance(scope, RunScope):
-        for instance in store.task_instances(scope.dag_id, scope.run_id, limit=limit):
-            yield instance.scope
-
-
-def _first(store: StateStore, scopes: Iterator[HeldScope], limit: int) -> list[tuple[HeldScope, Attempt]]:
-    found: list[tuple[HeldScope, Attempt]] = []
-    for scope in scopes:
-        found += [(scope, attempt) for attempt in store.backend.attempts(scope)]
-        if len(found) >= limit:
+def _newest(store: StateStore, scope: HeldScope, limit: int) -> list[tuple[HeldScope, Attempt]]:
+    """Return the attempts of a scope, and of all tasks where it is a run, that began last; the newest first."""
+    found = [(scope, attempt) for attempt in store.backend.attempts(scope)][:limit]
+    if isinstance(scope, TaskScope):
+        return found
+    begun = [one for one in _instances(store, scope) if one.try_number is not None]
+    begun.sort(key=lambda one: one.updated_at, reverse=True)
+    for instance in begun:
+        # nothing of it began later than it was last changed, nor of those that follow
+        if len(found) == limit and found[-1][1].started_at >= instance.updated_at:
             break
-    return found[:limit]
+        found += [(instance.scope, attempt) for attempt in store.backend.attempts(instance.scope)]
+        found.sort(key=lambda one: one[1].started_at, reverse=True)
+        del found[limit:]
+    return found
+
+
+def _instances(store: StateStore, run: RunScope) -> Iterator[TaskInstanceInfo]:
+    offset = 0
+    while page := store.task_instances(run.dag_id, run.run_id, limit=_AT_ONCE, offset=offset):
+        yield from page
+        offset += len(page)
 
 
 def _task(scope: HeldScope) -> str:

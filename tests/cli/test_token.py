@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,6 +59,29 @@ def test_a_token_is_revoked_by_name_or_id(run: Run) -> None:
     assert gone.code == 1
     assert "there is no valid token 'one'" in one_line(gone.err)
     assert run("token", "create", "one", "--role", "viewer").code == 0
+
+
+def test_a_name_goes_before_an_id(run: Run) -> None:
+    """A token may be named like another one's id, which stays."""
+    run("token", "create", "one", "--role", "viewer")
+    (one,) = json.loads(run("token", "list", "--json").out)
+    run("token", "create", one["id"], "--role", "viewer")
+    for left in (["one"], []):
+        assert run("token", "revoke", one["id"]).code == 0
+        assert [token["name"] for token in json.loads(run("token", "list", "--json").out)] == left
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [(">&-", "stdout is closed, so nothing can be printed"), (">/dev/full", "No space left on device")],
+)
+def test_a_token_that_nobody_got_is_not_made(run: Run, where: str, message: str) -> None:
+    """Nobody could use or know it, but whoever finds it somewhere."""
+    line = f"{sys.executable} -m keepstate token create nightly --role viewer {where}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, one_line(done.stderr)) == (74, message)
+    assert json.loads(run("token", "list", "--all", "--json").out) == []
+    assert run("token", "create", "nightly", "--role", "viewer").code == 0
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def create(
     ] = None,
     url: options.Url = None,
 ) -> None:
-    """Make a token and print it. It can't be shown again.
+    """Make a token and print it. It can't be shown again; what can't be printed is not made.
 
     A viewer may read. A worker may also write entries and run attempts: use it as KEEPSTATE_TOKEN where tasks run. An
     editor may read and write entries, and delete runs and assets. An admin may do everything.
@@ -79,8 +79,17 @@ def create(
             * SECOND
         )
     chosen = _role(role)
+    printed = False
+
+    def hand_over(text: str) -> None:
+        nonlocal printed
+        if not printed:
+            output.put(text)
+            output.flush()
+        printed = True
+
     with opened(url, settings) as store:
-        output.put(_tokens(store).create(name, chosen, dags=dags, assets=assets, lasts=lasts))
+        _tokens(store).create(name, chosen, dags=dags, assets=assets, lasts=lasts, hand_over=hand_over)
 
 
 def list_tokens(
@@ -149,7 +158,9 @@ def revoke(
     settings = Settings.load()
     with opened(url, settings, there=True) as store:
         tokens = _tokens(store)
-        found = [one for one in tokens.living() if name in {one.name, one.id}]
+        living = tokens.living()
+        # a token may be named like another one's id
+        found = [one for one in living if one.name == name] or [one for one in living if one.id == name]
         for one in found:
             tokens.revoke(one.id)
     if not found:

@@ -25,6 +25,7 @@ from keepstate.scope import (
     TaskScope,
     Writer,
     check_attempt,
+    check_id,
 )
 
 if TYPE_CHECKING:
@@ -153,14 +154,19 @@ class StateStore:
     # ----------------------------------------------------------------------------------- lists and upkeep
 
     def runs(self, dag_id: str | None = None, *, limit: int = 50, offset: int = 0) -> list[RunInfo]:
-        """Return runs, of one dag or of all, most recently begun first."""
+        """Return runs, of one dag or of all, most recently begun first. Raises ``InvalidIdError`` for what no dag can be called."""
+        if dag_id is not None:
+            check_id("dag_id", dag_id)
         return self.backend.runs(dag_id, limit=limit, offset=offset)
 
     def task_instances(
         self, dag_id: str, run_id: str, *, limit: int | None = None, offset: int = 0
     ) -> list[TaskInstanceInfo]:
         """Return the task instances of a run, ordered by task id and map index."""
-        return self.backend.task_instances(dag_id, run_id, now=self.clock(), limit=limit, offset=offset)
+        run = RunScope(dag_id, run_id)
+        return self.backend.task_instances(
+            run.dag_id, run.run_id, now=self.clock(), limit=limit, offset=offset
+        )
 
     def attempts(
         self, dag_id: str, run_id: str, task_id: str | None = None, *, map_index: int = -1
@@ -178,7 +184,8 @@ class StateStore:
 
         Attempts of it that still run are stale from then on, and a run made again under its id starts empty.
         """
-        return self.backend.delete_run(dag_id, run_id, now=self.clock())
+        run = RunScope(dag_id, run_id)
+        return self.backend.delete_run(run.dag_id, run.run_id, now=self.clock())
 
     def delete_asset(self, name: str | None = None, *, uri: str | None = None) -> bool:
         """Erase an asset with its entries and their history; return whether it was there."""

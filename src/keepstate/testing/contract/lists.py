@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from keepstate.backends.requests import Clear
-from keepstate.errors import StaleAttemptError
+from keepstate.errors import InvalidIdError, StaleAttemptError
 from keepstate.scope import AssetScope, TaskScope, Writer
 from keepstate.testing.contract.ground import DAG, RUN, SCOPE, TASK, Ground, attempt, contents
 
@@ -32,6 +32,21 @@ class Lists(Ground):
         assert store.attempts(DAG, RUN, TASK) == []
         assert store.assets() == []
         assert store.runs() == []
+
+    @pytest.mark.parametrize("bad", ["", "a/b", "..", "a\n", "\udcff", "x" * 251], ids=ascii)
+    def test_what_can_be_no_id_is_refused(self, store: StateStore, bad: str) -> None:
+        """Wherever the store is, and of whatever it is the id."""
+        for ask in (
+            lambda: store.runs(bad),
+            lambda: store.task_instances(bad, RUN),
+            lambda: store.task_instances(DAG, bad),
+            lambda: store.attempts(bad, RUN),
+            lambda: store.attempts(DAG, RUN, bad),
+            lambda: store.delete_run(bad, RUN),
+            lambda: store.delete_run(DAG, bad),
+        ):
+            with pytest.raises(InvalidIdError):
+                ask()
 
     def test_the_run_begun_last_comes_first(self, store: StateStore, clock: ManualClock) -> None:
         """Once each, of one dag or of all, however many task instances it has and who wrote them."""

@@ -95,6 +95,7 @@ def test_get_raw_and_set_raw_are_inverse(process) -> None:
         ("1 2", "Extra data at line 1, column 3"),
         ("null", "null"),
         ("NaN", "NaN is not JSON"),
+        ('{"a":1,"a":2}', 'the value can\'t be read: the name "a" stands twice in one object'),
         ("[-Infinity]", "-Infinity is not JSON"),
         ("[" * 100_000, "nested too deep"),
         ("[" * 300 + "]" * 300, "nested deeper than 200"),

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from keepstate.errors import InvalidInputError
+from keepstate.server.strict_json import without_doubles
 from keepstate.values import HARD_VALUE_LIMIT
 
 # More than this can't be a value, however much white space is in it: an endless stdin ends here.
@@ -40,12 +41,12 @@ def read_argument(text: str) -> str:
 def parse(text: str, *, raw: bool, what: str, if_null: str = "") -> Any:
     """Return the value that ``text`` writes: itself when ``raw``, else the JSON in it.
 
-    Raises ``InvalidInputError`` with line and column for what is no JSON. ``if_null`` is the advice for null.
+    Raises ``InvalidInputError`` with line and column for what is no JSON, and for an object that has a name twice. ``if_null`` is the advice for null.
     """
     if raw:
         return text
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=without_doubles)
     except json.JSONDecodeError as exc:
         raise InvalidInputError(
             f"{what} is not JSON: {exc.msg} at line {exc.lineno}, column {exc.colno}; "
@@ -56,7 +57,7 @@ def parse(text: str, *, raw: bool, what: str, if_null: str = "") -> Any:
     except InvalidInputError:
         raise
     except ValueError as exc:
-        # an integer of more digits than Python takes
+        # an integer of more digits than Python takes, or a name that stands twice
         raise InvalidInputError(f"{what} can't be read: {exc}") from None
     if value is None:
         raise InvalidInputError(f"{what} is null, which can't be told from an absent key{if_null}")

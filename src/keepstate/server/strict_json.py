@@ -19,7 +19,8 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of these members; raise ``ValueError`` for a name that is there twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
@@ -28,4 +29,4 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_without_doubles)
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=without_doubles)

@@ -365,3 +365,39 @@ def test_a_mistyped_file_is_not_made(run, tmp_path, argv) -> None:
     assert done.code == 2
     assert one_line(done.err) == f"there is no store at {file}"
     assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("runs",),
+        ("set", "k", "1", *TASK),
+        ("export",),
+        ("cleanup",),
+        ("db", "upgrade"),
+        ("doctor",),
+        ("run", "--", "true"),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_url_is_refused(process, home, argv) -> None:
+    """`--url "$STORE"` where the variable is not set means another store than the one in force."""
+    place = 2 if argv[0] == "db" else 1
+    done = process(*argv[:place], "--url", "", *argv[place:])
+    assert done.code == 2
+    assert "--url is empty: name the store" in done.out + done.err
+    assert not (home / "keepstate.db").exists()
+
+
+def test_an_id_that_is_no_text_is_refused(run) -> None:
+    """As the shell hands over what is not UTF-8, on one line; so is one with a slash, which no dag can have."""
+    for command in (
+        ("runs",),
+        ("runs", "show", "--run-id", "r"),
+        ("attempts", "--run-id", "r"),
+        ("tail", "--run-id", "r"),
+    ):
+        for dag_id in (b"\xff".decode(errors="surrogateescape"), "a/b", "a\n"):
+            done = run(*command, "--dag-id", dag_id)
+            assert done.code == 2
+            assert "dag_id must not" in one_line(done.err)

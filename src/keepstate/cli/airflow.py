@@ -64,7 +64,7 @@ def take(keep: Keep = False, as_json: options.AsJson = False, url: options.Url =
 
 def _store(url: str | None) -> StateStore:
     settings = Settings.load()
-    if url or settings.url:
+    if url is not None or settings.url:
         return opened(url, settings)
     from keepstate.integrations.airflow import metadata
 

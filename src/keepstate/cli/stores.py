@@ -31,6 +31,7 @@ def opened(url: str | None, settings: Settings, *, purge: bool = False, there: b
     Without ``purge`` nothing expired is removed on the way: a command in a shell's loop should not wait for that. With
     ``there``, a file that ``url`` names must be there already: reading from a mistyped one would make it.
     """
+    _refuse_empty(url)
     if there and url is not None and (file := sqlite_file(url)) is not None and not file.exists():
         raise InvalidInputError(f"there is no store at {file}")
     if url == AIRFLOW:
@@ -64,6 +65,7 @@ def sqlite_file(url: str) -> Path | None:
 
 def store_file(url: str | None, settings: Settings) -> Path | None:
     """Return the file of the store that `opened` opens, if that is in one; nothing is made."""
+    _refuse_empty(url)
     if route(url, settings) == "embedded":
         return embedded_path(settings)
     return sqlite_file(url or settings.url or "")
@@ -84,10 +86,17 @@ def looked_after(url: str | None, settings: Settings) -> Any:
     """Return the tables of the store at ``url``; without any URL, in an environment with Airflow, those for its tasks."""
     from keepstate.integrations.airflow import checkup, metadata
 
+    _refuse_empty(url)
     if url != AIRFLOW and (url or settings.url or checkup.installed() is None):
         return tables_at(url, settings)
     demand_airflow()
     return metadata.tables()
+
+
+def _refuse_empty(url: str | None) -> None:
+    if url is not None and not url.strip():
+        # as of a variable that is not set: another store than the one in force was meant
+        raise InvalidInputError("--url is empty: name the store, as sqlite:///keepstate.db, or leave it out")
 
 
 def demand_airflow() -> None:

@@ -22,6 +22,8 @@ def demo_(
     and one is killed after submitting a job, before the job's id comes back. Everything happens in a separate folder,
     which is kept for you to inspect.
 
+    It starts an SSH server of its own, for which it needs two more packages: pip install "keepstate[ssh]" asyncssh.
+
     Examples:
       keepstate demo
       keepstate demo --serve

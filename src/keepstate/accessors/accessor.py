@@ -321,7 +321,14 @@ class Accessor:
                     f"key {key!r} holds {value!r:.80}, which is no number to add to; set() it to one first",
                     path="value",
                 )
-            return value + by
+            try:
+                return value + by
+            except OverflowError:
+                raise InvalidValueError(
+                    f"increment({key!r}) would add a float and an integer that is too large to become one; "
+                    "add an integer to an integer, or set() the key to another value",
+                    path="value",
+                ) from None
 
         return self._update(key, add, 0, retention)
 

@@ -246,6 +246,24 @@ class Versions(Ground):
             tss.increment("n", 1.7976931348623157e308)
         assert contents(store) == {"n": 1.7976931348623157e308}
 
+    @pytest.mark.parametrize(
+        ("stored", "by"), [(10**400, 0.5), (0.5, 10**400), (0.5, 10**5000)], ids=["stored", "added", "untold"]
+    )
+    def test_an_integer_that_no_float_can_hold_is_not_added_to_one(
+        self, store: StateStore, stored: float, by: float
+    ) -> None:
+        """What stood there stays; integers are added to each other, however large."""
+        tss = attempt(store, 1)
+        tss.set("n", stored)
+        with pytest.raises(
+            InvalidValueError, match=r"increment\('n'\) would add a float and an integer"
+        ) as refused:
+            tss.increment("n", by)
+        assert refused.value.path == "value"
+        assert contents(store) == {"n": stored}
+        tss.set("n", 10**400)
+        assert tss.increment("n") == 10**400 + 1
+
 
 def _versions(tss: TaskStateStore) -> dict[str, int]:
     return {entry.key: entry.version for entry in tss.entries()}

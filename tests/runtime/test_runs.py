@@ -13,20 +13,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from keepstate import (
+    AccessDeniedError,
     AlreadyRunningError,
+    BackendUnavailableError,
     ConfigurationError,
     InvalidIdError,
     InvalidInputError,
     StaleAttemptError,
     StateStore,
+    UnsupportedError,
     connect,
     dag_run,
     task,
     task_state_store,
 )
-from keepstate.runtime import runs as runs_module
+from keepstate.runtime import holding
 from keepstate.runtime.attempts import _heart, begin
-from keepstate.scope import RunScope
+from keepstate.runtime.runs import Run
+from keepstate.scope import RunScope, TaskScope
 from keepstate.settings import Settings
 from tests.support.programs import is_alive, until
 
@@ -373,7 +377,7 @@ def test_new_runs_at_the_same_moment(store: StateStore, monkeypatch: pytest.Monk
 
 def test_a_rival_that_did_not_see_us_wins(store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new run that meets another living one withdraws without a trace, even if its own id is the smaller."""
-    monkeypatch.setattr(runs_module, "_RIVALRY", 0.1)
+    monkeypatch.setattr(holding, "_RIVALRY", 0.1)
     rival = begin(store, RunScope("nightly", "zzz"))
     real, calls = store.backend.runs, []
 
@@ -388,6 +392,82 @@ def test_a_rival_that_did_not_see_us_wins(store: StateStore, monkeypatch: pytest
     assert [run.run_id for run in store.runs("nightly")] == ["zzz"]
     assert [held.scope for held in _heart._due] == [rival.scope]
     rival.end("success")
+
+
+def test_a_new_run_that_cannot_look_around_is_let_go(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has begun, and gives no more signs of life when the store is gone a moment later."""
+    real, calls = store.backend.runs, []
+
+    def runs(*args: Any, **window: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise BackendUnavailableError("gone", address="x")
+        return real(*args, **window)
+
+    monkeypatch.setattr(store.backend, "runs", runs)
+    with pytest.raises(BackendUnavailableError), dag_run("nightly", store=store):
+        pass
+    assert not _heart._due
+
+
+@pytest.mark.parametrize(
+    ("trouble", "raised", "left"),
+    [
+        (BackendUnavailableError("gone", address="x"), BackendUnavailableError, "running"),
+        # a worker's token may not erase runs
+        (AccessDeniedError("you may not"), AlreadyRunningError, "failed"),
+        (UnsupportedError("I can't"), AlreadyRunningError, "failed"),
+    ],
+)
+def test_a_run_that_withdraws_and_cannot_be_erased_is_let_go(
+    store: StateStore,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: Exception,
+    raised: type[Exception],
+    left: str,
+) -> None:
+    """It stands as failed if that can be stored, and whatever happens gives no more signs of life."""
+    real, calls = store.backend.runs, []
+
+    def runs(dag_id: str | None = None, **window: Any) -> Any:
+        calls.append(1)
+        return [] if len(calls) == 1 else real(dag_id, **window)
+
+    def delete_run(*_: Any, **__: Any) -> int:
+        raise trouble
+
+    rival = begin(store, RunScope("nightly", "aaa"))
+    monkeypatch.setattr(store.backend, "runs", runs)
+    monkeypatch.setattr(store.backend, "delete_run", delete_run)
+    with pytest.raises(raised), dag_run("nightly", store=store):
+        pass
+    monkeypatch.undo()
+    assert [held.scope for held in _heart._due] == [rival.scope]
+    rival.end("success")
+    assert Counter(run.state for run in store.runs("nightly")) == {"success": 1, left: 1}
+
+
+def test_an_older_run_that_comes_into_sight_is_no_rival(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of very many runs the newest are looked at, and meanwhile some of these may be deleted."""
+    for number in range(5):
+        with dag_run("nightly", str(number), store=store):
+            pass
+    monkeypatch.setattr(holding, "_LOOK_BACK", 3)
+    real = store.backend.runs
+
+    def runs(dag_id: str | None = None, **window: Any) -> Any:
+        found = real(dag_id, **window)
+        for number in "43":
+            store.delete_run("nightly", number)
+        return found
+
+    monkeypatch.setattr(store.backend, "runs", runs)
+    with dag_run("nightly", store=store) as run:
+        assert [one.run_id for one in real("nightly", limit=9)] == [run.run_id, "2", "1", "0"]
 
 
 # --------------------------------------------------------------------------------------------- heartbeats
@@ -433,6 +513,59 @@ def test_trouble_with_heartbeats_kills_nothing(
     assert "what is this" in caplog.text
     with connect() as store:
         assert store.runs("nightly")[0].state == "success"
+
+
+def test_what_goes_wrong_for_one_attempt_stops_no_other_heart(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is to follow when one is overtaken may fail, and the thread may end: the others' signs of life go on."""
+    monkeypatch.setenv("KEEPSTATE_HEARTBEAT", "0.05")
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+
+    def fail() -> None:
+        raise RuntimeError("can't end it")
+
+    def end_the_thread() -> None:
+        raise SystemExit
+
+    def overtake(task_id: str, on_overtaken: Any) -> None:
+        held = begin(store, TaskScope("nightly", "1", task_id))
+        held.on_overtaken = on_overtaken
+        store.task("nightly", "1", task_id, try_number=9).set("k", 1)
+        until(lambda: held.overtaken, 10)
+
+    def beats_on() -> None:
+        first = store.attempts("nightly", "1")[0].beat_at
+        until(lambda: store.attempts("nightly", "1")[0].beat_at > first, 10)
+
+    with connect() as store, dag_run("nightly", "1", store=store):
+        overtake("one", fail)
+        beats_on()
+        assert "can't end it" in caplog.text
+        overtake("two", end_the_thread)
+        until(lambda: not any(thread.name == "keepstate-heart" for thread in threading.enumerate()), 10)
+        begin(store, TaskScope("nightly", "1", "three")).end("success")
+        beats_on()
+
+
+def test_a_heart_that_could_not_begin_to_beat_does_so_for_the_next_attempt(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is out of threads may have some again."""
+    monkeypatch.setenv("KEEPSTATE_HEARTBEAT", "0.05")
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with connect() as store:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", start)
+            with pytest.raises(RuntimeError), dag_run("nightly", "1", store=store):
+                pass
+        assert not _heart._due
+        with dag_run("nightly", "2", store=store):
+            first = store.attempts("nightly", "2")[0].beat_at
+            until(lambda: store.attempts("nightly", "2")[0].beat_at > first, 10)
 
 
 def test_a_heartbeat_learns_that_the_attempt_is_overtaken(
@@ -496,4 +629,4 @@ def test_a_shared_run_keeps_its_date_however_old_it_is(store: StateStore) -> Non
     began = store.runs("nightly")[0].created_at
     for number in range(200):
         store.task("nightly", f"later-{number}", "load").set("k", 1)
-    assert runs_module.Run(store, "nightly", "first").logical_date == began
+    assert Run(store, "nightly", "first").logical_date == began

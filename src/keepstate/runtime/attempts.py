@@ -127,14 +127,20 @@ class HeldAttempt:
             self.check()
         except StaleAttemptError as exc:
             _heart.release(self)
-            if self.on_overtaken is None:
-                log.warning("%s", exc)
-            else:
-                self.on_overtaken()
+            self._tell_overtaken(exc)
         except KeepstateError as exc:
             log.warning("A heartbeat of %s could not be stored, and is tried again: %s", self.scope, exc)
         except Exception:  # whatever it is, the other attempts' hearts must beat on
             log.exception("A heartbeat of %s could not be stored, and is tried again", self.scope)
+
+    def _tell_overtaken(self, error: StaleAttemptError) -> None:
+        if self.on_overtaken is None:
+            log.warning("%s", error)
+            return
+        try:
+            self.on_overtaken()
+        except Exception:  # as above
+            log.exception("%s was overtaken, and what was to follow from that has failed", self.scope)
 
     def end(
         self,
@@ -297,11 +303,12 @@ class _Heart:
     def hold(self, attempt: HeldAttempt) -> None:
         """Begin to beat for an attempt."""
         with self._changed:
+            if not self._beating:
+                # first, as it may fail: then nothing beats, and the next attempt's hold tries again
+                threading.Thread(target=self._beat, name="keepstate-heart", daemon=True).start()
+                self._beating = True
             self._due[attempt] = time.monotonic() + attempt.store.settings.heartbeat
             self._changed.notify()
-            if not self._beating:
-                self._beating = True
-                threading.Thread(target=self._beat, name="keepstate-heart", daemon=True).start()
 
     def release(self, attempt: HeldAttempt) -> None:
         """Stop beating for an attempt; does nothing if that was so already."""
@@ -312,8 +319,14 @@ class _Heart:
     def _beat(self) -> None:
         # signals are for the main thread: here they would not end what it waits for
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        while (attempt := self._next()) is not None:
-            attempt.beat()
+        try:
+            while (attempt := self._next()) is not None:
+                attempt.beat()
+        except BaseException:
+            # whatever ended this thread, the next attempt begins another one, which beats for all
+            with self._changed:
+                self._beating = False
+            raise
 
     def _next(self) -> HeldAttempt | None:
         """Wait until a beat is due, and return for which attempt; ``None``, and the thread ends, when none is left."""

@@ -6,21 +6,19 @@ import logging
 import os
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from keepstate.allowance import LAST_WORDS, Allowance
 from keepstate.backends.requests import Fence
 from keepstate.clock import to_datetime
 from keepstate.errors import (
-    AlreadyRunningError,
     InvalidInputError,
     KeepstateError,
     StaleAttemptError,
-    UnsupportedError,
 )
-from keepstate.runtime.attempts import PATIENCE, begin, describe, on_the_way_out
+from keepstate.runtime.attempts import PATIENCE, describe, on_the_way_out
 from keepstate.runtime.current import Current
+from keepstate.runtime.holding import hold_run
 from keepstate.runtime.names import new_run_id, own_name
 from keepstate.scope import RunScope, TaskScope
 from keepstate.settings import Settings
@@ -34,12 +32,6 @@ if TYPE_CHECKING:
     from keepstate.store import StateStore
 
 log = logging.getLogger("keepstate.runtime")
-
-# how many of a dag's runs, newest first, are searched for one that is unfinished
-_LOOK_BACK = 200
-# for how long one of two new runs waits for the other to withdraw
-_RIVALRY = 2.0
-_GLANCE = 0.02
 
 
 class Run:
@@ -136,73 +128,6 @@ class Run:
                 f"the task id {task_id!r} is used twice in the run {self.scope}: {taken} has it already; "
                 "give each operator a task_id of its own"
             )
-
-
-# ------------------------------------------------------------------------------------------ holding a run
-
-
-def hold_run(
-    store: StateStore,
-    dag_id: str,
-    run_id: str | None = None,
-    *,
-    take_over: bool = False,
-    guard: int | None = None,
-) -> HeldAttempt:
-    """Begin and hold a run; without a ``run_id`` the newest unfinished run of the dag, or else a new one.
-
-    A run is unfinished when it was begun as a whole, by this function, and has not succeeded. Raises
-    ``AlreadyRunningError`` while a living process holds it, unless ``take_over`` is set.
-    """
-    if run_id is None:
-        known = store.backend.runs(dag_id, limit=_LOOK_BACK)
-        found = next((run for run in known if run.state not in {None, "success"}), None)
-        if found is None:
-            return _hold_new(store, dag_id, {run.run_id for run in known}, guard)
-        run_id = found.run_id
-        if found is not known[0]:
-            log.warning(
-                "%s / %s has not succeeded, and goes on, though %s began after it; name a run id to begin another run",
-                dag_id,
-                run_id,
-                known[0].run_id,
-            )
-    return begin(store, RunScope(dag_id, run_id), take_over=take_over, guard=guard)
-
-
-def _hold_new(store: StateStore, dag_id: str, known: set[str], guard: int | None) -> HeldAttempt:
-    """Begin a new run; of several processes that do so at the same moment, one at most goes on.
-
-    Each begins first and looks around then, so of any two at least one sees the other. The smaller id has precedence,
-    but goes on only when the other has withdrawn, and so is erased: the other may not have seen it, and gone on.
-    """
-    run_id = new_run_id("manual", store.clock)
-    held = begin(store, RunScope(dag_id, run_id), guard=guard)
-    deadline = time.monotonic() + _RIVALRY
-    while True:
-        runs = store.backend.runs(dag_id, limit=_LOOK_BACK)
-        rivals = [run.run_id for run in runs if run.state is not None and run.run_id not in {*known, run_id}]
-        if not rivals:
-            return held
-        if min(rivals) < run_id or time.monotonic() > deadline:
-            _withdraw(held, dag_id, run_id)
-            raise AlreadyRunningError(
-                f"{RunScope(dag_id, min(rivals))} began at the same moment, and is running; "
-                "wait until it ends, or give each run a run id of its own",
-                host=None,
-                pid=None,
-                try_number=None,
-            )
-        time.sleep(_GLANCE)
-
-
-def _withdraw(held: HeldAttempt, dag_id: str, run_id: str) -> None:
-    """Erase a run that has just begun; where that can't be done, let it stand as failed."""
-    try:
-        held.store.delete_run(dag_id, run_id)
-    except UnsupportedError:
-        held.end("failed", reason="another run began at the same moment")
-    held.release()
 
 
 # --------------------------------------------------------------------------------------------- dag_run

@@ -31,10 +31,11 @@ from keepstate.errors import (
 )
 from keepstate.runtime.attempts import PATIENCE, begin, describe
 from keepstate.runtime.commands import NOT_FOUND, Child, Guard
+from keepstate.runtime.holding import hold_run
 from keepstate.runtime.liveness import Presence
 from keepstate.runtime.places import Place
 from keepstate.runtime.retries import RetryPolicy, seconds
-from keepstate.runtime.runs import hold_run, how_to_run_again, supervised_attempt
+from keepstate.runtime.runs import how_to_run_again, supervised_attempt
 from keepstate.runtime.signals import SignalWatch
 from keepstate.scope import RunScope
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from keepstate.errors import BackendUnavailableError
 from keepstate.server.auth import COOKIE
 from keepstate.server.failures import ALLOWED, WITHIN, Failures
 from tests.support.served import serving_store
@@ -230,6 +231,36 @@ def test_guessing_is_slowed_down(served: Served, http: httpx.Client) -> None:
     assert http.get("/login?code=ksl_0").status_code == 429
     assert http.get("/metrics", headers=good).status_code == 200
     assert log_in(http, served.token()).status_code == 303
+
+
+def test_whatever_is_wrong_with_a_login_is_told_on_a_page(
+    served: Served, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person waits for it: a refusal, a form that is none or too large, a store that is away."""
+
+    def away(*_: object) -> None:
+        raise BackendUnavailableError("the store is away", address="x")
+
+    token = served.token()
+    for _ in range(ALLOWED):
+        log_in(http, "kst_0")
+    answers = [
+        log_in(http, "kst_0"),
+        http.get("/login?code=ksl_0"),
+        http.post("/login", data={"token": token}),
+        http.post("/logout"),
+        http.post("/login", content=b"&".join(b"a%d=1" % number for number in range(60)), headers=OURS),
+        http.post("/login", content=b"token=%FF", headers=OURS),
+        log_in(http, "x" * 5000),
+    ]
+    monkeypatch.setattr(served.service.tokens, "check", away)
+    answers += [log_in(http, token), http.post("/logout", headers=OURS)]
+    assert [answer.status_code for answer in answers] == [429, 429, 403, 403, 400, 400, 413, 503, 503]
+    for answer in answers:
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert "<h1>" in answer.text
+    assert "Too many wrong logins" in answers[0].text
+    assert int(answers[1].headers["retry-after"]) > 0
 
 
 def test_a_program_with_a_wrong_token_is_told_so_each_time(served: Served, http: httpx.Client) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
 
-from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from keepstate.clock import SECOND
 from keepstate.server.auth import COOKIE, failed, refuse_other_sites
+from keepstate.server.limits import body_within
 from keepstate.server.routes import Route
 from keepstate.server.service import service_of
 from keepstate.server.tokens import SESSION_LASTS
+from keepstate.web import trouble
 from keepstate.web.addresses import Addresses
+from keepstate.web.asked import fields_of
 from keepstate.web.frame import Frame
 from keepstate.web.rendering import render
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from keepstate.server.roles import Caller
+    from keepstate.web.asked import Endpoint
 
 _MOST = 4096
 # Back to a page of ours, and never to another host: no second slash or backslash that a browser takes for one.
@@ -57,13 +59,10 @@ async def show(request: Request) -> Response:
 async def log_in(request: Request) -> Response:
     """Take a token from the form, and give the browser a session for it."""
     refuse_other_sites(request)
-    body = await request.body()
-    if len(body) > _MOST:
-        raise HTTPException(413, "The login form is too large.")
-    fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=10)
-    target = _target(request, fields.get("next", [""])[0])
+    fields = fields_of(await body_within(request, _MOST))
+    target = _target(request, fields.get("next", ""))
     service = service_of(request)
-    caller = await service.work.read(service.tokens.check, fields.get("token", [""])[0].strip())
+    caller = await service.work.read(service.tokens.check, fields.get("token", "").strip())
     return await _logged_in(request, caller, target, "This token is unknown, expired or revoked.")
 
 
@@ -99,6 +98,16 @@ async def _logged_in(request: Request, caller: Caller | None, target: str, other
     return answer
 
 
+def _route(path: str, call: Endpoint, method: str) -> Route:
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await call(request)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, a person waits for a page
+            return trouble.answer(request, exc)
+
+    return Route(path, endpoint, methods=[method])
+
+
 def _form(request: Request, trouble: str, target: str, status: int = 200) -> Response:
     frame = Frame("Log in", "", "", Addresses(request.scope.get("root_path", "")), "", "")
     return HTMLResponse(render("login.html", Login(frame, trouble, target)), status)
@@ -117,7 +126,7 @@ def _target(request: Request, text: str) -> str:
 
 
 routes = [
-    Route("/login", show, methods=["GET"]),
-    Route("/login", log_in, methods=["POST"]),
-    Route("/logout", log_out, methods=["POST"]),
+    _route("/login", show, "GET"),
+    _route("/login", log_in, "POST"),
+    _route("/logout", log_out, "POST"),
 ]

@@ -57,8 +57,9 @@ def answer(request: Request, exc: Exception) -> Response:
         if host is None:
             return _to_login(request)
         message = f"Log in to {host.name}, then open this page there again."
+    headers = exc.headers if isinstance(exc, HTTPException) else None
     if "hx-request" in request.headers:
-        return PlainTextResponse(message, status)
+        return PlainTextResponse(message, status, headers)
     caller = request.scope.get("keepstate.caller")
     heading = _HEADINGS.get(status, "Something went wrong")
     frame = Frame(
@@ -70,7 +71,7 @@ def answer(request: Request, exc: Exception) -> Response:
         here(request),
         host=host.name if host else "",
     )
-    return HTMLResponse(render("trouble.html", Trouble(frame, status, heading, message)), status)
+    return HTMLResponse(render("trouble.html", Trouble(frame, status, heading, message)), status, headers)
 
 
 async def of_no_page(request: Request) -> Response:

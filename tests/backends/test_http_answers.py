@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from http.client import HTTPException
 from itertools import pairwise
 
@@ -80,6 +81,51 @@ def test_a_part_of_an_answer_is_none(raw: bytes) -> None:
 def test_without_a_length_an_answer_ends_with_the_connection() -> None:
     """Which then serves for no other."""
     assert said(b"HTTP/1.0 200 OK\r\n\r\nabc") == Answer(200, {}, b"abc", goes_on=False)
+
+
+@pytest.mark.parametrize("head", [b"Content-Length: 1000", b"X: 1", b"Transfer-Encoding: chunked", b""])
+def test_an_answer_that_drips_is_given_up(head: bytes) -> None:
+    """A byte now and then, of the head or of the body, does not keep a task waiting beyond its time."""
+    ours, theirs = socket.socketpair()
+    done = threading.Event()
+
+    def drip() -> None:
+        theirs.sendall(b"HTTP/1.1 200 OK\r\n" + (head + b"\r\n\r\n" if head else b""))
+        for _ in range(100):
+            if done.wait(0.05):
+                return
+            theirs.sendall(b"1")
+
+    with ours, theirs:
+        ours.settimeout(0.5)
+        dripper = threading.Thread(target=drip)
+        dripper.start()
+        began = time.monotonic()
+        try:
+            with pytest.raises(TimeoutError, match=r"did not come in time|timed out"):
+                read_answer(ours)
+        finally:
+            done.set()
+            dripper.join()
+        assert time.monotonic() - began < 3
+
+
+def test_a_large_answer_may_take_its_time() -> None:
+    """As long as it keeps coming."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(0.3)
+
+        def say() -> None:
+            theirs.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n")
+            for _ in range(20):
+                time.sleep(0.05)
+                theirs.sendall(b"x" * 10_000)
+
+        sayer = threading.Thread(target=say)
+        sayer.start()
+        assert len(read_answer(ours).content) == 200_000
+        sayer.join()
 
 
 @pytest.mark.parametrize("raw", [raw for raw, _, _, goes_on in WHOLE if goes_on])

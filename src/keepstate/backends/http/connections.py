@@ -75,8 +75,9 @@ class Connections:
     def post(self, path: str, body: bytes, more: str, timeout: float) -> Answer:
         """Send a request, and return the answer, read to its end. ``more`` are lines for its head.
 
-        Each step, such as waiting for the next piece of the answer, may take ``timeout`` seconds. Raises ``ExchangeError``
-        where it did not come to an answer, and ``ConfigurationError`` for a certificate that is not to be trusted.
+        Sending it may take ``timeout`` seconds, and so may the answer, unless it is large and keeps coming. Raises
+        ``ExchangeError`` where it did not come to an answer, and ``ConfigurationError`` for a certificate that is not to be
+        trusted.
         """
         head = f"POST {self._start}{path} HTTP/1.1\r\n{self._head}{more}Content-Length: {len(body)}\r\n\r\n"
         connection: HTTPConnection | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ _LONGEST_LINE = 65_536
 _MOST_HEADERS = 200
 _PIECE = 262_144
 _MOST_DIGITS = 18
+# bytes a second: what comes no slower may take its time, and a byte now and then may not
+_SLOWEST = 50_000
 
 LARGEST_ANSWER = 256 * 1024 * 1024
 """Bytes of an answer, packed or unpacked, that are taken in: sixteen values of the largest size."""
@@ -43,7 +46,10 @@ class AnswerTooLargeError(HTTPException):
 
 
 def read_answer(sock: socket.socket) -> Answer:
-    """Return the next answer. Raises ``HTTPException`` for one that breaks off or is none, and ``OSError``."""
+    """Return the next answer. Raises ``HTTPException`` for one that breaks off or is none, and ``OSError``.
+
+    The socket's timeout is for each wait and, but for what a slow network takes longer, for the whole answer.
+    """
     incoming = _Incoming(sock)
     status, headers = _head(incoming)
     while status < 200:  # noqa: PLR2004 - HTTP's own number
@@ -103,9 +109,12 @@ class _Incoming:
     """What a socket receives, by line and by length."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self._receive = sock.recv
+        self._sock = sock
         self._data = b""
         self._at = 0
+        self._wait = sock.gettimeout() or 0.0
+        self._deadline = time.monotonic() + self._wait
+        self._waited = False
 
     @property
     def has_more(self) -> bool:
@@ -150,4 +159,16 @@ class _Incoming:
         piece = self._receive(most)
         if not piece:
             raise HTTPException("an answer that was cut short")
+        return piece
+
+    def _receive(self, most: int) -> bytes:
+        if self._waited:
+            # small answers come in one piece, for which the socket's own timeout does
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the answer did not come in time")
+            self._sock.settimeout(min(left, self._wait))
+        self._waited = True
+        piece = self._sock.recv(most)
+        self._deadline += len(piece) / _SLOWEST
         return piece

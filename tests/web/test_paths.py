@@ -261,11 +261,14 @@ def test_what_is_typed_is_checked_up_to_a_size(client: Callable[..., httpx.Clien
 
 
 def test_static_files_are_kept_and_nothing_else_is_served(served: Served) -> None:
-    """Under an address with their hash; no name leads out of the folder."""
+    """Under an address with their hash, and under no other; no name leads out of the folder."""
     with httpx.Client(base_url=served.url) as stranger:
-        answer = stranger.get("/static/keepstate.css")
-        assert answer.status_code == 200
-        assert "immutable" in answer.headers["cache-control"]
+        address = next(part for part in stranger.get("/login").text.split('"') if "keepstate.css" in part)
+        for path, kept in ((address, True), (f"{address}x", False), ("/static/keepstate.css", False)):
+            answer = stranger.get(path)
+            assert answer.status_code == 200
+            assert ("immutable" in answer.headers["cache-control"]) == kept, path
+            assert kept or answer.headers["cache-control"] == "no-cache"
         for name in (
             "../asked.py",
             "..%2fasked.py",

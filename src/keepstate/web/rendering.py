@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,6 +12,7 @@ from markupsafe import Markup, escape
 from keepstate.clock import to_datetime, to_text
 from keepstate.web.addresses import with_query
 from keepstate.web.states import look_of
+from keepstate.web.static import address_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -37,7 +37,7 @@ def _environment() -> Environment:
     environment.filters.update(
         instant=to_text, plain_time=_plain_time, number=_number, size=_size, days=_days, moment=to_datetime
     )
-    environment.globals.update(asset=_asset, with_query=with_query, look_of=look_of, anchor=anchor)
+    environment.globals.update(asset=address_of, with_query=with_query, look_of=look_of, anchor=anchor)
     return environment
 
 
@@ -46,13 +46,6 @@ def _as_written(value: object) -> object:
         return value
     # HTML reads a carriage return as a line feed, so that a form would send another key than the one that was meant
     return Markup(str(escape(value)).replace("\r", "&#13;"))  # noqa: S704 - it is escaped
-
-
-@cache
-def _asset(name: str) -> str:
-    """Return a static file's address below the prefix; another content has another address, so it may be kept for ever."""
-    content = files("keepstate.web").joinpath("static", *name.split("/")).read_bytes()
-    return f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
 
 
 def anchor(key: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePosixPath
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-# its address has its content's hash
+# where its address has its content's hash
 _KEPT = "public, max-age=31536000, immutable"
+_ASKED_ANEW = "no-cache"
 
 
 async def _serve(request: Request) -> Response:
@@ -25,7 +27,19 @@ async def _serve(request: Request) -> Response:
     found = _files().get(name)
     if found is None:
         raise HTTPException(404)
-    return Response(found, media_type=_TYPES[PurePosixPath(name).suffix], headers={"Cache-Control": _KEPT})
+    # while a server is brought up to date, the new pages may ask the old one
+    kept = _KEPT if request.query_params.get("v") == _version(name) else _ASKED_ANEW
+    return Response(found, media_type=_TYPES[PurePosixPath(name).suffix], headers={"Cache-Control": kept})
+
+
+def address_of(name: str) -> str:
+    """Return a file's address below the prefix; another content has another address, so it may be kept for ever."""
+    return f"/static/{name}?v={_version(name)}"
+
+
+@cache
+def _version(name: str) -> str:
+    return hashlib.sha256(_files()[name]).hexdigest()[:12]
 
 
 @cache

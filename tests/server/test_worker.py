@@ -576,8 +576,11 @@ def test_large_answers_are_packed(
     packed = post("read", body, accept_encoding="gzip")
     assert packed.headers["Content-Encoding"] == "gzip"
     assert int(packed.headers["Content-Length"]) < 5_000
-    plain = post("read", body, accept_encoding="identity")
-    assert "Content-Encoding" not in plain.headers
+    for refusal in ("identity", "br, gzip;q=0", "gzip; q=0.000"):
+        plain = post("read", body, accept_encoding=refusal)
+        assert "Content-Encoding" not in plain.headers, refusal
+    for wish in ("br, gzip;q=0.5", "GZIP"):
+        assert "Content-Encoding" in post("read", body, accept_encoding=wish).headers, wish
     assert packed.json() == plain.json()
     assert plain.json()["answer"]["entries"][0]["text"] == value
     assert "Content-Encoding" not in ask("count_dags").headers

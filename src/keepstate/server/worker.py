@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import re
 import zlib
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -59,6 +60,7 @@ LARGEST_QUESTION = 1024 * 1024
 # making sense of this much takes longer than switching threads
 _LARGE = 128 * 1024
 _WORTH_COMPRESSING = 16 * 1024
+_NOT_TAKEN = re.compile(r"q=0(\.0*)?")
 _GZIP = 16 + zlib.MAX_WBITS
 
 _CHANGES = frozenset(
@@ -146,10 +148,18 @@ async def _answered(request: Request, service: Service, caller: Caller, verb: st
     else:
         arguments = _understood(service, verb, body, packing)
     content = await _lane(service, verb, arguments)(_carry_out, service, caller, verb, arguments)
-    if len(content) >= _WORTH_COMPRESSING and "gzip" in request.headers.get("accept-encoding", ""):
+    if len(content) >= _WORTH_COMPRESSING and _takes_gzip(request.headers.get("accept-encoding", "")):
         packed = await service.work.read(gzip.compress, content, 1)
         return _response(service, 200, packed, {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
     return _response(service, 200, content, _admission(caller) if verb == "check_writable" else {})
+
+
+def _takes_gzip(accepted: str) -> bool:
+    for coding in accepted.lower().replace(" ", "").split(","):
+        name, _, weight = coding.partition(";")
+        if name == "gzip":
+            return not _NOT_TAKEN.fullmatch(weight)
+    return False
 
 
 def _largest(verb: str) -> int:

@@ -170,7 +170,8 @@ def test_a_query_that_can_t_be_is_refused(raw: Raw, task: TaskStateStore, query:
     """With 422 and the name of the parameter; a mistyped one too."""
     status, _, body = raw("GET", f"{BASE}?{query}")
     assert status == 422
-    assert json.loads(body)["detail"]
+    (problem,) = json.loads(body)["detail"]
+    assert problem["loc"][0] == "query"
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
-from keepstate.errors import ValueTooLargeError
+from keepstate.errors import InvalidIdError, ValueTooLargeError
 from keepstate.scope import RunScope, TaskScope, Writer
 from keepstate.server.answers import InvalidRequestError, invalid
 from keepstate.server.auth import caller_of
@@ -100,8 +101,12 @@ class Ask:
 
     def task_scope(self) -> TaskScope:
         """Return the task instance that path and query name."""
+        scope = TaskScope(self.text("dag_id"), self.text("dag_run_id"), self.text("task_id"))
         index = self.query_number("map_index", -1)
-        return TaskScope(self.text("dag_id"), self.text("dag_run_id"), self.text("task_id"), index)
+        try:
+            return scope if index == scope.map_index else replace(scope, map_index=index)
+        except InvalidIdError as exc:
+            raise invalid(("query", "map_index"), str(exc), "invalid_id") from None
 
     def mapped_scope(self) -> TaskScope:
         """Return the task instance that the path alone names."""

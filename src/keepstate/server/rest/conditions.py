@@ -55,7 +55,7 @@ ALWAYS = Condition()
 
 def condition_of(request: Request) -> Condition:
     """Return the condition that the headers state. What is no version of ours holds never."""
-    match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
+    match, none_match = _stated(request, "if-match"), _stated(request, "if-none-match")
     if match is None and none_match is None:
         return ALWAYS
     if none_match is not None and none_match.strip() != "*":
@@ -66,6 +66,12 @@ def condition_of(request: Request) -> Condition:
         return Condition(exists=True, absent=none_match is not None)
     found = (_ETAG.fullmatch(part.strip()) for part in match.split(","))
     return Condition(frozenset(int(one["version"]) for one in found if one), absent=none_match is not None)
+
+
+def _stated(request: Request, name: str) -> str | None:
+    """Return a header that is a list, and so may stand there more than once (RFC 9110, 5.3)."""
+    lines = request.headers.getlist(name)
+    return ", ".join(lines) if lines else None
 
 
 def failed(key: str) -> HTTPException:

@@ -265,6 +265,36 @@ def test_lists_show_a_limited_token_what_it_reaches(ask: Callable[..., httpx.Res
     assert listed("dags", pattern="*", limit=0) == []
 
 
+def test_a_page_of_what_both_patterns_admit_is_full(ask: Callable[..., httpx.Response]) -> None:
+    """The token's and the request's: what one of them leaves out takes no place of what is shown."""
+    for run in "rstuv":
+        for dag_id in ("etl_b", "etl_c", "sales_b", "etl_a"):
+            ask("apply", {"batch": change(TaskScope(dag_id, run, "t"))})
+    for name in ("a_sales", "b_sales", "c_other", "d_sales"):
+        ask("apply", {"batch": change(AssetScope(f"etl_{name}"))})
+
+    def listed(verb: str, **arguments: Any) -> Any:
+        return ask(verb, arguments, "worker", dags="etl_*", assets="etl_*").json()["answer"]
+
+    everything = ask("grid", {"limit": 50}).json()["answer"]
+    reached = [one for one in everything if one["run"]["dag_id"] != "sales_b"]
+    for limit, offset in ((1, 0), (1, 1), (3, 2), (4, 7), (20, 14), (20, 15), (20, 0)):
+        page = listed("grid", pattern="*_?", limit=limit, offset=offset)
+        assert page == reached[offset : offset + limit]
+    of_b = [one for one in everything if one["run"]["dag_id"] == "etl_b"]
+    assert listed("grid", pattern="*_b", limit=2) == of_b[:2]
+    assert listed("grid", pattern="*_b", limit=2, offset=3) == of_b[3:]
+    assert listed("grid", pattern="*_b", dag_id="etl_b", limit=2) == of_b[:2]
+    assert listed("grid", pattern="*_b", dag_id="etl_a") == listed("grid", pattern="sales_b") == []
+    keys = [one for one in ask("keys", {}).json()["answer"] if one["scope"]["dag_id"] == "etl_b"]
+    assert listed("keys", pattern="*_b") == keys
+    assert listed("keys", pattern="*_b", limit=3) == keys[:3]
+    assert listed("keys", pattern="*_b", runs=1) == keys[:1]
+    names = [one["name"] for one in listed("keys_of_assets", pattern="*_sales", limit=3)]
+    assert names == ["etl_a_sales", "etl_b_sales", "etl_d_sales"]
+    assert [one["name"] for one in listed("keys_of_assets", pattern="*_sales", limit=1)] == names[:1]
+
+
 def test_a_limited_token_reaches_its_assets_only(ask: Callable[..., httpx.Response]) -> None:
     """By the name or the uri that an asset has here; half a name that fits does not open another one's asset."""
     limits = {"dags": "etl_*", "assets": "s3://mine/*"}

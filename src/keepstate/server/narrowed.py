@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.answers import KeyOfAsset
@@ -19,9 +21,6 @@ if TYPE_CHECKING:
 _PAGE = 1000
 
 _COUNTED = {"count_dags": "dags", "count_runs": "runs", "count_assets": "assets"}
-_BOUNDED = frozenset({"grid", "keys", "keys_of_assets"})
-LISTS = frozenset({*_COUNTED, *_COUNTED.values(), *_BOUNDED, "dag_ids"})
-"""The verbs that list what a pattern admits, or count it."""
 
 
 def listed(store: StateStore, caller: Caller, verb: str, arguments: dict[str, Any]) -> Any:
@@ -31,13 +30,13 @@ def listed(store: StateStore, caller: Caller, verb: str, arguments: dict[str, An
     if own is None or asked is None:
         return getattr(store.backend, verb)(**{**arguments, "pattern": asked if own is None else own})
     # the backend takes one pattern: it gets the caller's, and the other one is applied to what it lists
-    if verb in _BOUNDED:
-        found = getattr(store.backend, verb)(**{**arguments, "pattern": own})
-        return [one for one in found if _fits(asked, one)]
-    return _filtered(store, verb, {**arguments, "pattern": own}, lambda one: _fits(asked, one))
+    arguments = {**arguments, "pattern": own}
+    if verb in _IN_PARTS:
+        return _IN_PARTS[verb](store, asked, **arguments)
+    return _filtered(store, verb, arguments, lambda one: _fits(asked, one))
 
 
-def _fits(pattern: str, one: str | DagInfo | RunInfo | AssetInfo | GridRun | KeyOfTask | KeyOfAsset) -> bool:
+def _fits(pattern: str, one: str | DagInfo | RunInfo | AssetInfo | KeyOfAsset) -> bool:
     names: tuple[str, ...]
     if isinstance(one, str):
         names = (one,)
@@ -71,3 +70,62 @@ def _all(backend: Any, verb: str, arguments: dict[str, Any]) -> Iterator[Any]:
         if len(page) < _PAGE:
             return
         offset += _PAGE
+
+
+# ------------------------------------------------------------------------------------------- lists in parts
+# What can't be listed from any place on is asked for dag by dag, once the runs are known.
+
+
+def _grid(
+    store: StateStore,
+    asked: str,
+    *,
+    now: int,
+    pattern: str,
+    dag_id: str | None = None,
+    limit: int = 20,
+    offset: int = 0,
+) -> list[GridRun]:
+    runs = _runs(store, asked, {"pattern": pattern, "dag_id": dag_id, "limit": offset + limit})
+    before = Counter(run.dag_id for run in runs[:offset])
+    found = {
+        (one.run.dag_id, one.run.run_id): one
+        for its, count in Counter(run.dag_id for run in runs[offset:]).items()
+        for one in store.backend.grid(its, now=now, limit=count, offset=before[its])
+    }
+    places = ((run.dag_id, run.run_id) for run in runs[offset:])
+    return [found[place] for place in places if place in found]
+
+
+def _keys(
+    store: StateStore, asked: str, *, now: int, pattern: str, runs: int = 40, limit: int = 10_000
+) -> list[KeyOfTask]:
+    newest = _runs(store, asked, {"pattern": pattern, "limit": runs})
+    found: dict[tuple[str, str], list[KeyOfTask]] = {(run.dag_id, run.run_id): [] for run in newest}
+    for its, count in Counter(run.dag_id for run in newest).items():
+        # a star in an id is any one character here
+        for one in store.backend.keys(now=now, pattern=its.replace("*", "?"), runs=count, limit=limit):
+            found.get((one.dag_id, one.scope.run_id), []).append(one)
+    return list(chain.from_iterable(found.values()))[:limit]
+
+
+def _keys_of_assets(
+    store: StateStore, asked: str, *, now: int, pattern: str, limit: int = 10_000
+) -> list[KeyOfAsset]:
+    most = max(limit, _PAGE)
+    while True:
+        found = store.backend.keys_of_assets(now=now, pattern=pattern, limit=most)
+        fitting = [one for one in found if _fits(asked, one)]
+        if len(fitting) >= limit or len(found) < most:
+            return fitting[:limit]
+        most *= 4
+
+
+def _runs(store: StateStore, asked: str, arguments: dict[str, Any]) -> list[RunInfo]:
+    found: list[RunInfo] = _filtered(store, "runs", arguments, lambda run: fits(asked, run.dag_id))
+    return found
+
+
+_IN_PARTS: dict[str, Callable[..., Any]] = {"grid": _grid, "keys": _keys, "keys_of_assets": _keys_of_assets}
+LISTS = frozenset({*_COUNTED, *_COUNTED.values(), *_IN_PARTS, "dag_ids"})
+"""The verbs that list what a pattern admits, or count it."""

@@ -7,6 +7,7 @@ import logging
 import pickle
 import subprocess
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,7 @@ from keepstate.integrations.airflow import hooks
 from keepstate.integrations.airflow.lazy import Lazy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -68,15 +69,44 @@ def test_missing_modules_are_supplied_and_present_ones_are_not(package: str) -> 
         importlib.import_module(f"{package}.nothing")
 
 
-@pytest.mark.parametrize("version", ["3.4.0", "4.0.0", "2.10.5", None])
-def test_an_unknown_airflow_is_left_alone(version: str | None, caplog: pytest.LogCaptureFixture) -> None:
-    """An Airflow that this keepstate does not know gets no extension, and one warning."""
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
+    """Makes an Airflow of that version the one of this process, or none that tells its version."""
+
+    def load(version: str | None) -> None:
+        module = ModuleType("airflow")
+        if version is not None:
+            module.__dict__["__version__"] = version
+        monkeypatch.setitem(sys.modules, "airflow", module)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    "version", ["3.4.0", "4.0.0", "2.10.5", "3.0.0", "3.0.1", "3.0.2", "3.0.2.post1", "3.0.0rc1", None]
+)
+def test_an_unknown_airflow_is_left_alone(
+    version: str | None, loaded: Callable[[str | None], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An Airflow that this keepstate does not know gets no extension, and one warning, and nothing else either."""
+    loaded(version)
     before = list(sys.meta_path)
-    hooks.install(version)
+    hooks.install()
     assert sys.meta_path == before
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "it changes nothing here" in record.getMessage()
+    assert not (hooks.is_known() or hooks.is_below_3_3() or hooks.has_tabs())
+
+
+@pytest.mark.parametrize("version", ["2.11.0", "3.0.3", "3.0.10", "3.0.20", "3.1.0", "3.2.2"])
+def test_a_known_airflow_below_3_3_is_known_as_such(
+    version: str, loaded: Callable[[str | None], None]
+) -> None:
+    """Every release of a line counts, but those of 3.0 in which tasks talk otherwise to their supervisors."""
+    loaded(version)
+    assert hooks.is_known()
+    assert hooks.is_below_3_3()
 
 
 def test_loading_the_policy_imports_nothing_heavy() -> None:

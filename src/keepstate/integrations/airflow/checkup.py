@@ -70,7 +70,7 @@ def way(settings: Settings) -> tuple[str, str]:
 def findings(chosen: str) -> Iterator[Found]:
     """Yield what is found on this way."""
     yield _entered()
-    if chosen == SUPERVISOR:
+    if chosen == SUPERVISOR and hooks.is_known():
         yield _served()
 
 

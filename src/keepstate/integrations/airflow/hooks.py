@@ -6,6 +6,7 @@ body of Airflow's module; should it fail, that is logged, and the module stays a
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -79,6 +80,16 @@ def series(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
+# there a task and its supervisor talk in another way than ever since
+_TOO_EARLY = re.compile(r"3\.0\.[0-2](?!\d)")
+
+
+def known_series(version: str | None) -> str | None:
+    """Return the ``3.1`` of ``3.1.8``, and ``None`` for a version that this keepstate doesn't know."""
+    line = series(version or "")
+    return line if line in _EXTENSIONS and not _TOO_EARLY.match(version or "") else None
+
+
 def _loaded_version() -> str | None:
     return getattr(sys.modules.get("airflow"), "__version__", None)
 
@@ -90,17 +101,17 @@ def is_airflow_2() -> bool:
 
 def is_below_3_3() -> bool:
     """Whether the Airflow of this process is one that has no state store of its own, and that we know."""
-    return series(_loaded_version() or "") in {"2.11", "3.0", "3.1", "3.2"}
+    return known_series(_loaded_version()) in {"2.11", "3.0", "3.1", "3.2"}
 
 
 def is_known() -> bool:
     """Whether this keepstate knows the Airflow of this process."""
-    return series(_loaded_version() or "") in _EXTENSIONS
+    return known_series(_loaded_version()) is not None
 
 
 def has_tabs() -> bool:
     """Whether the pages of this process's Airflow have room for a plugin's: from 3.1 on."""
-    return is_known() and series(_loaded_version() or "") not in {"2.11", "3.0"}
+    return known_series(_loaded_version()) not in {None, "2.11", "3.0"}
 
 
 def install(version: str | None = None) -> None:
@@ -112,8 +123,8 @@ def install(version: str | None = None) -> None:
         return
     if version is None:
         version = _loaded_version()
-    line = series(version or "")
-    if line not in _EXTENSIONS:
+    line = known_series(version)
+    if line is None:
         _log_unknown(version)
         return
     finder = Finder(_EXTENSIONS[line], _SUPPLIED[line])
@@ -128,7 +139,7 @@ def _log_unknown(version: str | None) -> None:
     import logging
 
     logging.getLogger("keepstate").warning(
-        "This keepstate knows Airflow %s, and not %s: it changes nothing here, and tasks get no keepstate store",
+        "This keepstate knows Airflow %s (3.0 from 3.0.3 on), and not %s: it changes nothing here, and tasks get no keepstate store",
         ", ".join(_EXTENSIONS),
         version or "this one, which does not tell its version",
     )

@@ -37,11 +37,12 @@ def extend(module: ModuleType) -> None:
     handle_request = kind._handle_request  # noqa: SLF001
 
     @functools.wraps(handle_request)
-    def handle(self: Any, msg: Any, log: Any, req_id: int) -> Any:
+    def handle(self: Any, msg: Any, log: Any, *args: Any, **given: Any) -> Any:
         if not isinstance(msg, messages.StateRequest):
-            return handle_request(self, msg, log, req_id)
+            # as it came: whatever a version hands over besides, what is Airflow's goes on
+            return handle_request(self, msg, log, *args, **given)
         answer = messages.StateAnswer(msg.number, json.dumps(_answer(self, msg)))
-        self.send_msg(answer, request_id=req_id, error=None)
+        self.send_msg(answer, request_id=args[0] if args else given["req_id"], error=None)
         return None
 
     kind.decoder = _Decoder(kind.decoder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import os
 import random
 import time
 import uuid
@@ -37,6 +38,16 @@ _OK, _NOT_FOUND = 200, 404
 _MAY_PASS = frozenset({None, 408, 425, 429, 500, 502, 503, 504})
 
 
+class _Line:
+    """How one process counts what it asks for. A forked one that went on with its parent's would have its changes taken for those."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.numbers = itertools.count(random.getrandbits(32))
+        self.session = str(uuid.uuid4())
+        self.changes = itertools.count(1)
+
+
 class SupervisorBackend(Asking):
     """The verbs that a task may use on its own entries, and on those of its assets.
 
@@ -49,9 +60,7 @@ class SupervisorBackend(Asking):
     def __init__(self, *, retry_timeout: float) -> None:
         """Ask through this process's supervisor, again for ``retry_timeout`` seconds while trouble may pass."""
         self._retry_timeout = retry_timeout
-        self._numbers = itertools.count(random.getrandbits(32))
-        self._session = str(uuid.uuid4())
-        self._changes = itertools.count(1)
+        self._line = _Line()
 
     def __getattr__(self, verb: str) -> Any:
         if verb.startswith("_"):
@@ -67,7 +76,8 @@ class SupervisorBackend(Asking):
         del given
         # the traffic lock keeps the numbers in order
         with comms.traffic:
-            return ask(Session(self._session, next(self._changes)))
+            line = self._own_line()
+            return ask(Session(line.session, next(line.changes)))
 
     def _ask(self, verb: str, **arguments: Any) -> Any:
         text = json.dumps({"verb": verb, "request": encode_request(verb, arguments)})
@@ -84,13 +94,24 @@ class SupervisorBackend(Asking):
             time.sleep(min(left, pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter is no secret
             pause = min(pause * 2, _LONGEST_PAUSE)
 
+    def _own_line(self) -> _Line:
+        if self._line.pid != os.getpid():
+            self._line = _Line()
+        return self._line
+
     def _exchange(self, text: str) -> dict[str, Any]:
-        request = messages.StateRequest(next(self._numbers), text)
+        request = messages.StateRequest(next(self._own_line().numbers), text)
         try:
             answer = comms.ask(_supervisor, request, seconds=_LONGEST_ANSWER)
-        except (comms.NoAnswerError, EOFError, OSError) as exc:
+        except comms.NoAnswerError as exc:
             raise BackendError(
                 f"{exc}; keepstate has to be installed where Airflow's workers run, in the environment that starts tasks",
+                address=self.address,
+            ) from exc
+        except (EOFError, OSError) as exc:
+            raise BackendError(
+                f"this process can't reach the task's supervisor: {str(exc) or type(exc).__name__}; processes that "
+                "multiprocessing starts have no connection to it: use the store in the task's own, or set KEEPSTATE_URL",
                 address=self.address,
             ) from exc
         reply: dict[str, Any] = json.loads(answer.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import select
 import threading
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
 
 traffic = threading.RLock()
 """Held while a request waits for its answer. Airflow before 3.2 has no lock, and the twins of our verbs run on threads."""
+
+
+def _let_go() -> None:
+    """Free the lock in a forked child, where a thread that held it is no more."""
+    global traffic  # noqa: PLW0603 - one lock for the process, as there is one channel
+    traffic = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 class NoAnswerError(Exception):

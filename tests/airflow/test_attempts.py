@@ -68,6 +68,12 @@ def test_from_3_0_on_a_try_has_an_id() -> None:
     assert attempt(id=number, try_number=2, map_index=None).attempt_id == str(number)
 
 
+@pytest.mark.parametrize("try_number", [0, None])
+def test_what_airflow_has_not_counted_yet_is_the_first_try(try_number: Any) -> None:
+    """`airflow tasks test` has a task instance that nobody has scheduled, and `airflow tasks render` half of one."""
+    assert attempt(try_number=try_number).try_number == 1
+
+
 def test_on_2_11_the_beginning_of_a_try_makes_its_id() -> None:
     """It is the same whenever it is asked for, another for each try and run, and later tries have later ones."""
     first, again = attempt(start_date=BEGAN), attempt(start_date=BEGAN)

@@ -143,6 +143,20 @@ def test_every_shape_of_a_task_meets_the_stores(version: str, way: str, tmp_path
     )
 
 
+@pytest.mark.parametrize("version", ["2.11.2", "3.0.6", "3.1.8", "3.2.2"])
+def test_a_task_is_tried_by_itself(version: str, tmp_path: Path) -> None:
+    """`airflow tasks test` carries a task out that no scheduler has counted a try of, and it has its store."""
+    airflow = environment(version)
+    notes = tmp_path / "notes.jsonl"
+    environ = airflow.environ(tmp_path, AIRFLOW__CORE__DAGS_FOLDER=str(DAG_FILE.parent), NOTES=str(notes))
+    airflow.migrate(environ)
+    commands = (["dags", "reserialize"], ["tasks", "test", "contexts", "with_all_verbs", "2026-11-29"])
+    airflow.in_turn(environ, *commands)
+    noted = [json.loads(line) for line in notes.read_text().splitlines()]
+    expected = [list(what) for _, *what in EXPECTED["with_all_verbs"]]
+    assert [what for _, _, *what in noted if what[0] != "callback"] == expected[:-1]
+
+
 RESOLVE = """
 import json
 from airflow.providers.common.compat import sdk

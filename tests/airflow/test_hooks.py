@@ -96,7 +96,7 @@ def test_an_unknown_airflow_is_left_alone(
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "it changes nothing here" in record.getMessage()
-    assert not (hooks.is_known() or hooks.is_below_3_3() or hooks.has_tabs())
+    assert [hooks.is_known(), hooks.is_below_3_3(), hooks.has_tabs()] == [False, False, False]
 
 
 @pytest.mark.parametrize("version", ["2.11.0", "3.0.3", "3.0.10", "3.0.20", "3.1.0", "3.2.2"])

@@ -56,10 +56,15 @@ def attempt_of(begun: Begun) -> TaskAttempt:
     scope = TaskScope(ti.dag_id, ti.run_id, ti.task_id, map_index)
     return TaskAttempt(
         scope=scope,
-        try_number=int(begun.try_number),
+        try_number=counted(begun.try_number),
         attempt_id=_attempt_id(begun, scope),
         item=None if map_index < 0 else item_of(ti, begun.task, scope),
     )
+
+
+def counted(try_number: Any) -> int:
+    """Return the number of a try: `airflow tasks test` and `airflow tasks render` carry one out before Airflow counts any."""
+    return max(1, int(try_number or 1))
 
 
 def _attempt_id(begun: Begun, scope: TaskScope) -> str | None:

@@ -11,6 +11,7 @@ from keepstate.backends.fencing import Standing
 from keepstate.backends.refusals import stale
 from keepstate.backends.requests import Batch, Behalf, Clear, Fence, HistoryPolicy
 from keepstate.errors import AccessDeniedError, StaleAttemptError
+from keepstate.integrations.airflow.attempts import counted
 from keepstate.scope import AssetScope, TaskScope, Writer
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def known(ti_id: str) -> Known:
             if row is not None:
                 return Known(
                     scope=TaskScope(row.dag_id, row.run_id, row.task_id, row.map_index),
-                    try_number=row.try_number,
+                    try_number=counted(row.try_number),
                     attempt_id=str(number),
                     superseded=table is TaskInstanceHistory,
                     dag_version_id=None if row.dag_version_id is None else str(row.dag_version_id),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from keepstate.backends.fencing import is_newer
+from keepstate.integrations.airflow import attempts
 from keepstate.integrations.airflow.attempts import Begun, attempt_of
 
 BEGAN = datetime(2026, 11, 29, 12, tzinfo=timezone.utc)
@@ -74,8 +75,13 @@ def test_what_airflow_has_not_counted_yet_is_the_first_try(try_number: Any) -> N
     assert attempt(try_number=try_number).try_number == 1
 
 
-def test_on_2_11_the_beginning_of_a_try_makes_its_id() -> None:
-    """It is the same whenever it is asked for, another for each try and run, and later tries have later ones."""
+def test_on_2_11_the_beginning_of_a_try_makes_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the same whenever it is asked for, another for each try and run, and later tries have later ones.
+
+    A try that was rescheduled has none, as Airflow lets it begin anew.
+    """
+    rescheduled: list[int] = []
+    monkeypatch.setattr(attempts, "_was_rescheduled", lambda _scope, try_number: try_number in rescheduled)
     first, again = attempt(start_date=BEGAN), attempt(start_date=BEGAN)
     assert first.attempt_id == again.attempt_id
     assert uuid.UUID(first.attempt_id).version == 7
@@ -84,6 +90,9 @@ def test_on_2_11_the_beginning_of_a_try_makes_its_id() -> None:
     others = {attempt(start_date=BEGAN, **{name: other}).attempt_id for name, other in OTHERS}
     assert len(others | {first.attempt_id}) == len(OTHERS) + 1
     assert attempt().attempt_id is None
+    rescheduled.append(1)
+    assert attempt(start_date=BEGAN).attempt_id is None
+    assert attempt(start_date=BEGAN, try_number=2).attempt_id is not None
 
 
 OTHERS = [("dag_id", "x"), ("run_id", "x"), ("task_id", "x"), ("map_index", 3), ("try_number", 2)]

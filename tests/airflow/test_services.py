@@ -150,6 +150,14 @@ def test_another_item_at_a_map_index_starts_without_state(airflow: Services) -> 
     ]
 
 
+@ON_ALL
+def test_a_sensor_that_is_rescheduled_keeps_its_state(airflow: Services) -> None:
+    """Each look of one try goes on from what the one before left, and so does the next try."""
+    assert airflow.wait_until_done("rescheduled") == {"looks": "success"}
+    looks = [note for note in airflow.notes() if note[0] == "looks"]
+    assert looks == [["looks", 1 if n < 5 else 2, "looks", n] for n in range(1, 7)]
+
+
 @ON_3
 def test_a_token_reaches_its_own_task_instance_only(airflow: Services) -> None:
     """A task's token reaches its own entries and those of its inlets and outlets, and nothing else."""

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import logging
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,18 +71,45 @@ def counted(try_number: Any) -> int:
 def _attempt_id(begun: Begun, scope: TaskScope) -> str | None:
     """Return the id of a try: from 3.0 on Airflow's own, a UUIDv7 made anew for each.
 
-    2.11 has none, but a try keeps the moment at which it began, over deferrals and rescheduling too. So one of the same
-    kind is made of that: it tells the first try of a run that was deleted and made again from that of the one before.
+    2.11 has none, but a try keeps the moment at which it began, over deferrals too. So one of the same kind is made of that: it
+    tells the first try of a run that was deleted and made again from that of the one before. A try that was rescheduled begins
+    anew each time, by Airflow's account; it goes by its number alone, and so for what it was when it first began.
     """
     if getattr(begun.ti, "id", None) is not None:
         return str(begun.ti.id)
-    if begun.start_date is None:
+    if begun.start_date is None or _was_rescheduled(scope, begun.try_number):
         return None
     millis = to_micros(begun.start_date) // 1000
     tail = hashlib.sha256(f"{scope!r} {begun.try_number} {begun.start_date.isoformat()}".encode()).digest()
     low = int.from_bytes(tail[:10], "big")
     bits = (millis << 80) | (0x7 << 76) | ((low >> 64) & 0xFFF) << 64 | (0b10 << 62) | (low & ((1 << 62) - 1))
     return str(uuid.UUID(int=bits))
+
+
+def _was_rescheduled(scope: TaskScope, try_number: Any) -> bool:
+    from airflow.models.taskreschedule import TaskReschedule
+
+    with _session() as session:
+        rows = session.query(TaskReschedule.id).filter_by(
+            dag_id=scope.dag_id,
+            run_id=scope.run_id,
+            task_id=scope.task_id,
+            map_index=scope.map_index,
+            try_number=try_number,
+        )
+        return rows.first() is not None
+
+
+@contextmanager
+def _session() -> Iterator[Any]:
+    """A session of our own on 2.11: the usual one belongs to the thread, and to what the task does with it."""
+    from airflow import settings
+
+    session = settings.Session.session_factory()
+    try:
+        yield session
+    finally:
+        session.close()
 
 
 def item_of(ti: Any, task: Any, scope: TaskScope) -> str | None:
@@ -126,10 +154,5 @@ def _resolved(expand_input: Any, context: Any) -> dict[str, Any]:
     if "session" not in inspect.signature(expand_input.resolve).parameters:
         return dict(expand_input.resolve(context)[0])
     # 2.11 reads XComs from the database itself
-    from airflow import settings
-
-    session = settings.Session.session_factory()
-    try:
+    with _session() as session:
         return dict(expand_input.resolve(context, session)[0])
-    finally:
-        session.close()

@@ -8,13 +8,16 @@ import subprocess
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import keepstate
 from tests.airflow.test_contexts import EXPECTED, run_contexts
 from tests.support.airflow import environment
+
+if TYPE_CHECKING:
+    from tests.support.postgres import PostgresServer
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +95,26 @@ def test_tasks_go_directly_to_the_store_of_the_backend(tmp_path: Path) -> None:
     """With KEEPSTATE_URL besides, tasks have all of keepstate's verbs, as they do below 3.3."""
     noted = run_contexts("3.3.2", tmp_path, KEEPSTATE_URL=f"sqlite:///{tmp_path / 'keepstate.db'}", **BACKEND)
     assert noted == EXPECTED
+
+
+def test_who_holds_airflow_s_connections_waits_for_no_other(postgres: PostgresServer, tmp_path: Path) -> None:
+    """As many sessions of Airflow's as its pool has connections can ask for state at once, while they hold these."""
+    airflow = environment("3.3.2")
+    with postgres.database() as database:
+        environ = airflow.environ(
+            tmp_path,
+            AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=database.replace("postgresql:", "postgresql+psycopg2:"),
+            **BACKEND,
+        )
+        airflow.migrate(environ)
+        two = {
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_POOL_SIZE": "2",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_MAX_OVERFLOW": "0",
+        }
+        crowd = [str(airflow.python), str(Path(__file__).parent / "crowd.py")]
+        airflow.run(crowd, {**environ, **two})
+        with keepstate.connect(database) as store:
+            assert dict(store.task("crowded", "r", "t").items()) == {"0": 0, "1": 1}
 
 
 def test_entries_of_before_an_upgrade_are_told_of(tmp_path: Path) -> None:

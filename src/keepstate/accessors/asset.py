@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from keepstate.accessors.accessor import Accessor, checked_version
 from keepstate.awaitable import twin
+from keepstate.backends.answers import Applied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from keepstate.backends.answers import Reading
     from keepstate.backends.requests import Behalf
     from keepstate.scope import AssetScope, Writer
     from keepstate.store import StateStore
@@ -60,6 +63,13 @@ class AssetStateStore(Accessor):
         Raises ``InvalidTypeError`` when the value or ``by`` is no number. An expiry that the entry has stays.
         """
         return self._increment(key, by, None)
+
+    def _learn(self, answer: Applied | Reading) -> None:
+        super()._learn(answer)
+        behalf = self._behalf
+        known = answer.behalf if isinstance(answer, Applied) else None
+        if behalf is not None and behalf.fence.incarnation is None and known is not None:
+            self._behalf = replace(behalf, fence=replace(behalf.fence, incarnation=known))
 
     aset = twin(set)  # noqa: A003 - this class's own method is meant
     aset_many = twin(set_many)

@@ -55,12 +55,16 @@ class Reading:
 
 @dataclass
 class Applied:
-    """The scope's version after a change. ``repeated`` says that this request had been applied before."""
+    """The scope's version after a change. ``repeated`` says that this request had been applied before.
+
+    ``behalf`` is the incarnation of the attempt in whose name an asset was changed, where this very request asked for it.
+    """
 
     version: int
     incarnation: int
     reset: bool = False
     repeated: bool = False
+    behalf: int | None = None
 
 
 @dataclass(frozen=True)

@@ -95,9 +95,9 @@ class MemoryBackend(Lists):
                 raise unknown(batch.scope)
             with self._records.changing(batch.scope, batch.now) as record:
                 record.admit(batch.fence, batch.now, batch.history)
-                with self._vouching(batch):
+                with self._vouching(batch) as behalf:
                     record.apply(batch)
-            return self._answer(record, batch.session, batch.now)
+            return self._answer(record, batch.session, batch.now, behalf)
 
     def clear(self, request: Clear) -> Applied:
         """See `Backend.clear`."""
@@ -105,28 +105,28 @@ class MemoryBackend(Lists):
             if done := self._answered.before(request.session):
                 return done
             siblings = self._siblings(request)
-            own = None
+            own = behalf = None
             if not request.known or self._records.is_known(request.scope):
                 with self._records.changing(request.scope, request.now) as own:
                     own.admit(request.fence, request.now, request.history)
-                    with self._vouching(request):
+                    with self._vouching(request) as behalf:
                         own.clear(request)
             elif not siblings:
                 raise unknown(request.scope)
             for sibling in siblings:
                 with self._records.changing(sibling, request.now) as other:
                     other.clear(request)
-            return self._answer(own, request.session, request.now)
+            return self._answer(own, request.session, request.now, behalf)
 
     @contextmanager
-    def _vouching(self, request: Batch | Clear) -> Iterator[None]:
-        """Refuse a change to an asset by an attempt that has been superseded at its own task."""
+    def _vouching(self, request: Batch | Clear) -> Iterator[int | None]:
+        """Refuse a change to an asset by an attempt that has been superseded at its own task; give its incarnation."""
         if request.behalf is None:
-            yield
+            yield None
             return
         with self._records.changing(request.behalf.scope, request.now) as own:
             own.admit(request.behalf.fence, request.now, request.history)
-            yield
+            yield own.standing.incarnation
 
     def _siblings(self, request: Clear) -> list[Scope]:
         own = request.scope
@@ -154,10 +154,12 @@ class MemoryBackend(Lists):
                 return 0, []
             return found.version, found.changes(scope, after, now)
 
-    def _answer(self, record: Record | None, session: Session | None, now: int) -> Applied:
+    def _answer(
+        self, record: Record | None, session: Session | None, now: int, behalf: int | None
+    ) -> Applied:
         answer = Applied(record.version, record.standing.incarnation) if record else Applied(0, 0)
         self._answered.note(session, answer, now)
-        return replace(answer, reset=record.reset) if record else answer
+        return replace(answer, reset=record.reset, behalf=behalf) if record else answer
 
     # ------------------------------------------------------------------------------------------ attempts
 

@@ -176,9 +176,9 @@ class SqlBackend(Lists, Removal):
             if row is None:
                 raise unknown(batch.scope)
             admit(tx, self._db.dialect, batch.scope, row, batch.fence, now=batch.now, history=batch.history)
-            self._vouch_for(tx, batch)
+            behalf = self._vouch_for(tx, batch)
             entries.change(tx, row, batch)
-            done = Applied(row.version, row.incarnation, reset=row.reset)
+            done = Applied(row.version, row.incarnation, reset=row.reset, behalf=behalf)
             note(tx, session, done, batch.now)
             return done
 
@@ -225,7 +225,7 @@ class SqlBackend(Lists, Removal):
             repeated = find_repeated(tx, session, self.address)
             if repeated:
                 return repeated
-            siblings = self._siblings(tx, request, row)
+            siblings, behalf = self._siblings(tx, request, row), None
             if row is not None:
                 admit(
                     tx,
@@ -236,13 +236,17 @@ class SqlBackend(Lists, Removal):
                     now=request.now,
                     history=request.history,
                 )
-                self._vouch_for(tx, request)
+                behalf = self._vouch_for(tx, request)
                 entries.clear(tx, row, request)
             elif not siblings:
                 raise unknown(request.scope)
             for sibling in siblings:
                 entries.clear(tx, sibling, request)
-            done = Applied(row.version, row.incarnation, reset=row.reset) if row else Applied(0, 0)
+            done = (
+                Applied(row.version, row.incarnation, reset=row.reset, behalf=behalf)
+                if row
+                else Applied(0, 0)
+            )
             note(tx, session, done, request.now)
             return done
 
@@ -254,20 +258,22 @@ class SqlBackend(Lists, Removal):
             return open_known(tx, self._db.dialect, request.scope)
         return open_scope(tx, self._db.dialect, request.scope, request.now)
 
-    def _vouch_for(self, tx: Transaction, request: Batch | Clear) -> None:
-        """Refuse a change to an asset by an attempt that has been superseded at its own task."""
+    def _vouch_for(self, tx: Transaction, request: Batch | Clear) -> int | None:
+        """Refuse a change to an asset by an attempt that has been superseded at its own task; return its incarnation."""
         behalf = request.behalf
-        if behalf is not None:
-            own = open_scope(tx, self._db.dialect, behalf.scope, request.now)
-            admit(
-                tx,
-                self._db.dialect,
-                behalf.scope,
-                own,
-                behalf.fence,
-                now=request.now,
-                history=request.history,
-            )
+        if behalf is None:
+            return None
+        own = open_scope(tx, self._db.dialect, behalf.scope, request.now)
+        admit(
+            tx,
+            self._db.dialect,
+            behalf.scope,
+            own,
+            behalf.fence,
+            now=request.now,
+            history=request.history,
+        )
+        return own.incarnation
 
     def _siblings(self, tx: Transaction, request: Clear, own: ScopeRow | None) -> list[ScopeRow]:
         """Lock and return the other map indices of the task, where they are to be cleared too."""

@@ -259,6 +259,28 @@ class Assets(Ground):
         with pytest.raises(StaleAttemptError):
             attempt(store, 1).set("own", 1)
 
+    @pytest.mark.parametrize("first", ["set", "clear"])
+    @pytest.mark.parametrize("attempt_id", [None, "01900000-0000-7000-8000-000000000001"])
+    def test_an_attempt_whose_run_was_deleted_changes_no_asset(
+        self, store: StateStore, first: str, attempt_id: str | None
+    ) -> None:
+        """Nor does it bring its run back, once it has changed an asset before; with an id or without."""
+        behalf = Behalf(TaskScope(DAG, RUN, TASK), Fence(1, attempt_id))
+        late = store.asset("orders", behalf=behalf)
+        late.set("k", 1) if first == "set" else late.clear()
+        store.delete_run(DAG, RUN)
+        store.asset("orders").set("k", 1)
+        verbs: list[Callable[[], object]] = [
+            lambda: late.set("k", 2),
+            lambda: late.delete("k"),
+            late.clear,
+        ]
+        for verb in verbs:
+            with pytest.raises(StaleAttemptError, match="its run was deleted"):
+                verb()
+        assert store.asset("orders").get("k") == 1
+        assert store.runs() == []
+
     def test_a_change_that_is_refused_begins_no_attempt(self, store: StateStore) -> None:
         """All or nothing, at the asset and at the task in whose name it comes."""
         store.asset("orders").set("k", 1)

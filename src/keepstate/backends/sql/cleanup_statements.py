@@ -40,7 +40,7 @@ SELECT (SELECT COUNT(*) FROM gone), (SELECT COUNT(*) FROM log)
 """
 SWEEP_ALL_EMPTIED_SCOPES = """
 UPDATE keepstate_scope SET sweep_at = :now
-WHERE id = ANY (CAST(:scope_ids AS BIGINT[])) AND sweep_at > :now
+WHERE id = ANY (CAST(:scope_ids AS BIGINT[])) AND deleted = 0 AND sweep_at > :now
   AND (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = keepstate_scope.id LIMIT 1) IS NULL
 """
 ERASE_EXPIRED_LOG = (
@@ -48,7 +48,7 @@ ERASE_EXPIRED_LOG = (
 )
 
 # ``sweep_at`` of a scope is no later than the time from which it may go: that is why it is set anew when its last entry, or
-# a run's task instance, has gone
+# a run's task instance, has gone. What was deleted since it was listed keeps the time that its deletion has set.
 DUE_SCOPES = """
 SELECT s.id, s.kind, s.deleted, s.updated_at, s.state, s.dag_id, s.run_id,
   (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = s.id LIMIT 1),
@@ -57,10 +57,11 @@ SELECT s.id, s.kind, s.deleted, s.updated_at, s.state, s.dag_id, s.run_id,
 FROM keepstate_scope s WHERE s.sweep_at >= :since AND s.sweep_at <= :now ORDER BY s.sweep_at LIMIT :limit
 """
 LAST_BEAT = "SELECT MAX(beat_at) FROM keepstate_attempt WHERE scope_id = :id AND state = 'running'"
-POSTPONE_SCOPE = "UPDATE keepstate_scope SET sweep_at = :sweep_at WHERE id = :id"
+POSTPONE_SCOPE = "UPDATE keepstate_scope SET sweep_at = :sweep_at WHERE id = :id AND deleted = 0"
 SWEEP_EMPTIED_SCOPE = """
 UPDATE keepstate_scope SET sweep_at = :now
-WHERE id = :scope_id AND sweep_at > :now AND NOT EXISTS (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = :scope_id)
+WHERE id = :scope_id AND deleted = 0 AND sweep_at > :now
+  AND NOT EXISTS (SELECT 1 FROM keepstate_entry e WHERE e.scope_id = :scope_id)
 """
 SWEEP_RUN = "UPDATE keepstate_scope SET sweep_at = :sweep_at WHERE digest = :digest AND deleted = 0"
 ERASE_IDLE_SCOPE = "DELETE FROM keepstate_scope WHERE id = :id AND updated_at = :updated_at"

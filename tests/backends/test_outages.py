@@ -11,6 +11,8 @@ import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import psycopg.errors
+import pymysql
 import pytest
 from sqlalchemy.engine import make_url
 from typing_extensions import Self
@@ -59,6 +61,10 @@ def password(url: str) -> str:
 
 def _scheme(kind: Kind) -> str:
     return {"postgres": "postgresql"}.get(kind.name, kind.name)
+
+
+TIMES = 20
+"""More than a pool has places."""
 
 
 class Load:
@@ -229,6 +235,35 @@ def test_more_threads_than_connections_wait_for_their_turn(url: str) -> None:
         with Load(store, threads=40) as load:
             load.go_on(3)
         load.check()
+
+
+def test_a_connection_that_could_not_be_prepared_is_lent_to_nobody(
+    kind: Kind, server: Server, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not kept, and its place is free again, however often that happens."""
+    trouble: dict[str, Exception] = {
+        "postgres": psycopg.errors.SyntaxError("not now"),
+        "mysql": pymysql.err.ProgrammingError(1064, "not now"),
+    }
+    with open_url(url) as store:
+        database: Any = store.backend._db  # type: ignore[attr-defined]
+        welcome = database._welcome
+        refused: list[Any] = []
+
+        def prepare(lent: Any) -> None:
+            if len(refused) < TIMES:
+                refused.append(lent.dbapi_connection)
+                raise trouble[kind.name]
+            assert lent.dbapi_connection not in refused
+            welcome(lent)
+
+        monkeypatch.setattr(database, "_welcome", prepare)
+        kind.kill_all(server, url)
+        for _ in range(TIMES):
+            with pytest.raises(BackendError, match="not now"):
+                task(store).set("n", 0)
+        task(store).set("n", 1)
+        assert len(refused) == TIMES
 
 
 # ------------------------------------------------------------------------------------------ clients that stop

@@ -205,10 +205,12 @@ class EngineDatabase(ABC):
                 self._set_manual(lent, False)  # noqa: FBT003
                 lent.info[_WAS_MANUAL] = True
             self._welcome(lent)
-        except self._driver_error as exc:
-            raise self._failed(lent, exc) from exc
         except BaseException as exc:
-            self._failed(lent, exc)
+            # half prepared, it must not be lent to anybody
+            lost = self._is_lost(lent, exc)
+            self._discard(lent, exc)
+            if isinstance(exc, self._driver_error):
+                raise self._translate(exc, lost=lost) from exc
             raise
         return lent
 
@@ -247,12 +249,15 @@ class EngineDatabase(ABC):
         lost = self._is_lost(lent, exc)
         if lost or not isinstance(exc, Exception):
             # gone, or interrupted in the middle of who knows what
-            lent.invalidate(exc)
-            if self._turnstile:
-                self._turnstile.leave()
+            self._discard(lent, exc)
         else:
             self._take_back(lent)
         return self._translate(exc, lost=lost) if isinstance(exc, self._driver_error) else exc
+
+    def _discard(self, lent: Any, exc: BaseException) -> None:
+        lent.invalidate(exc)
+        if self._turnstile:
+            self._turnstile.leave()
 
     def close(self) -> None:
         """Close the pool, if the engine was made here."""

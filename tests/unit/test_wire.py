@@ -378,7 +378,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("batch.writer.kind", "root", "kind must be one of api, cli, task, watcher, web, not 'root'"),
         ("batch.writer.name", "n" * 251, "name must have 1 to 250 characters, not 251"),
         ("batch.session.number", -1, "number must be a whole number from 0"),
-        ("batch.session.id", "", "session must have 1 to 250 characters"),
+        ("batch.session.id", "", "session must have 1 to 200 characters"),
         ("batch.history.limit", 10_001, "limit must be a whole number from 0 to 10000"),
         ("batch.known", 1, "request.batch.known: must be true or false, not 1"),
     ],

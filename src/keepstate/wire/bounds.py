@@ -11,6 +11,10 @@ LAST_INSTANT = 253_402_300_799_999_999
 """9999-12-31T23:59:59.999999Z: the last instant that every reader can express."""
 MOST_ROWS = 2**31 - 1
 LONGEST_NAME = 250
+LONGEST_SESSION = 200
+"""What a server adds to it fits into the column too, whatever its characters take: MySQL counts bytes."""
+MOST_INCARNATIONS = 10**9
+"""From here on a column has room for as many again."""
 MOST_AT_ONCE = 10_000
 """Keys that one request reads, changes that one batch makes, and sessions that a cleanup is told of."""
 LONGEST_PATTERN = 3001
@@ -65,14 +69,14 @@ _OF_ONE: dict[tuple[str, str], Mapping[str, Any]] = {
     ("read", "keys"): {"maxItems": MOST_AT_ONCE, "items": {"type": "string", **_KEY}},
     ("AssetScope", "name"): _ASSET,
     ("AssetScope", "uri"): _ASSET,
-    ("Fence", "incarnation"): _COUNT,
+    ("Fence", "incarnation"): {"minimum": 0, "maximum": MOST_INCARNATIONS},
     ("HistoryPolicy", "limit"): {"minimum": 0, "maximum": 10_000},
     ("HistoryPolicy", "days"): {"minimum": 0, "maximum": 36_500},
     ("HistoryPolicy", "value_bytes"): _COUNT,
     ("Holder", "host"): _NAME,
     ("Holder", "started"): _NAME,
     ("Holder", "pid"): _NUMBER,
-    ("Session", "id"): _NAME,
+    ("Session", "id"): {**_NAME, "maxLength": LONGEST_SESSION},
     ("Session", "number"): _NUMBER,
     ("Writer", "kind"): {"enum": list(SENT_KINDS)},
     ("Writer", "name"): _NAME,

@@ -21,7 +21,9 @@ from keepstate.wire.bounds import (
     LAST_INSTANT,
     LONGEST_NAME,
     LONGEST_PATTERN,
+    LONGEST_SESSION,
     MOST_AT_ONCE,
+    MOST_INCARNATIONS,
     MOST_ROWS,
 )
 
@@ -87,12 +89,12 @@ def _batch(batch: Batch) -> Batch:
 
 def _fence(fence: Fence) -> Fence:
     check_attempt(fence.try_number, fence.attempt_id, fence.item)
-    _whole("incarnation", fence.incarnation, MOST_ROWS)
+    _whole("incarnation", fence.incarnation, MOST_INCARNATIONS)
     return fence
 
 
 def _session(session: Session) -> Session:
-    _name("session", session.id)
+    _name("session", session.id, LONGEST_SESSION)
     _whole("number", session.number, 2**63 - 1)
     return session
 

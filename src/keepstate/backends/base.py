@@ -149,7 +149,7 @@ class Backend(Protocol):
         ...
 
     def apply(self, batch: Batch) -> Applied:
-        """Apply a batch. Raises ``StaleAttemptError`` or ``VersionConflictError`` with nothing changed."""
+        """Apply a batch. Raises ``StaleAttemptError`` or ``VersionConflictError`` with nothing changed, nor registered."""
         ...
 
     def clear(self, request: Clear) -> Applied:

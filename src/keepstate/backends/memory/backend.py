@@ -93,7 +93,7 @@ class MemoryBackend(Lists):
                 return done
             if batch.known and not self._records.is_known(batch.scope):
                 raise unknown(batch.scope)
-            with self._records.changing(batch.scope, batch.now) as record:
+            with self._records.changing(batch.scope, batch.now, known=batch.known) as record:
                 record.admit(batch.fence, batch.now, batch.history)
                 with self._vouching(batch) as behalf:
                     record.apply(batch)
@@ -107,7 +107,7 @@ class MemoryBackend(Lists):
             siblings = self._siblings(request)
             own = behalf = None
             if not request.known or self._records.is_known(request.scope):
-                with self._records.changing(request.scope, request.now) as own:
+                with self._records.changing(request.scope, request.now, known=request.known) as own:
                     own.admit(request.fence, request.now, request.history)
                     with self._vouching(request) as behalf:
                         own.clear(request)

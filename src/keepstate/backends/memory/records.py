@@ -65,11 +65,16 @@ class Records:
         ]
 
     @contextmanager
-    def changing(self, scope: Scope, now: int) -> Iterator[Record]:
-        """Give a copy of a record to work on, or a new one; it takes its place when nothing was raised."""
+    def changing(self, scope: Scope, now: int, *, known: bool = False) -> Iterator[Record]:
+        """Give a copy of a record to work on, or a new one; it takes its place when nothing was raised.
+
+        Of what is ``known`` nothing is renamed.
+        """
         with self.lock:
             found = self.find(scope)
-            if isinstance(scope, AssetScope):
+            if known and found is not None:
+                scope = found.scope
+            elif isinstance(scope, AssetScope):
                 scope = _full_name(scope, found)
             record = replace(found.copy(), scope=scope) if found else Record(next(self._ids), scope, now, now)
             yield record

@@ -68,7 +68,14 @@ def _refuse_while_held(tx: Transaction, row: ScopeRow, request: Begin) -> None:
     state, host, pid, started, beat_at = found
     dead = request.dead
     known_dead = dead is not None and (dead.try_number, dead.attempt_id) == (row.try_number, row.attempt_id)
-    if state != "running" or beat_at is None or known_dead or request.now - beat_at > request.lease:
+    # one that is not held may give signs of life too, but no process need end before another attempt begins
+    if (
+        host is None
+        or state != "running"
+        or beat_at is None
+        or known_dead
+        or request.now - beat_at > request.lease
+    ):
         return
     raise held(request, row.standing, Holder(host, pid, started))
 

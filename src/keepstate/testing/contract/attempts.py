@@ -98,6 +98,14 @@ class Attempts(Ground):
         assert (one.started_at, one.beat_at, one.ended_at) == (begun, clock.now, None)
         assert (one.host, one.pid, one.attempt_id) == ("host", 1, attempt_id(1))
 
+    def test_an_attempt_that_no_process_holds_refuses_none(
+        self, store: StateStore, clock: ManualClock
+    ) -> None:
+        """As one that an engine began, whatever signs of life come from it."""
+        attempt(store, 1, 1).set("k", 1)
+        store.backend.beat(SCOPE, Fence(1, attempt_id(1)), now=clock())
+        assert _begin(store, clock, SCOPE, 2) == Begun(2, 1, lost=(1,))
+
     def test_a_living_attempt_may_be_taken_over(
         self, store: StateStore, clock: ManualClock, scope: HeldScope
     ) -> None:

@@ -185,6 +185,18 @@ class Fencing(Ground):
             READS[read](reader)
         assert _everything(store) == before
 
+    def test_a_first_use_that_is_refused_registers_nothing(self, store: StateStore) -> None:
+        """All or nothing: who wrote only if an entry stood at another version has not begun, and reading it begins."""
+        earlier, later = attempt(store, 1, 1), attempt(store, 2, 2)
+        earlier.set("n", 0)
+        with pytest.raises(VersionConflictError):
+            later.set("n", 9, if_version=0)
+        assert [one.try_number for one in store.attempts(DAG, RUN, TASK)] == [1]
+        earlier.set("n", 1)
+        assert later.get("n") == 1
+        with pytest.raises(StaleAttemptError):
+            earlier.set("n", 2)
+
     def test_a_person_reads_without_a_trace(self, store: StateStore) -> None:
         """Reading a task instance that there is not makes none."""
         person = attempt(store)

@@ -106,6 +106,14 @@ class Known(Ground):
         _clear(store, SCOPE, forget=True)
         assert attempt(store).history("k") == []
 
+    def test_a_known_asset_is_not_renamed(self, store: StateStore) -> None:
+        """Whatever a change to it says beside the half by which it is known."""
+        store.asset("orders", uri="s3://orders").set("k", 1)
+        for scope in (AssetScope("orders", "s3://other"), AssetScope("other", "s3://orders")):
+            _apply(store, scope)
+            _clear(store, scope)
+        assert [(info.name, info.uri) for info in store.assets()] == [("orders", "s3://orders")]
+
     def test_a_known_asset_is_changed_by_either_half_of_its_name(self, store: StateStore) -> None:
         """And keeps the other half."""
         asset = store.asset("orders", uri="s3://orders")

@@ -357,7 +357,7 @@ class SqlBackend(Lists, Removal):
             return
         ask = (self._query, self._write)
         yield from purge.sweep_entries(*ask, self._db.dialect, now=now, limit=batch_size)
-        yield from purge.sweep_scopes(*ask, now=now, limit=batch_size, idle=idle)
+        yield from purge.sweep_scopes(*ask, self._db.dialect, now=now, limit=batch_size, idle=idle)
         yield from purge.sweep_sessions(*ask, now=now, limit=batch_size, own=own)
 
     def images(self, selection: Selection, *, now: int, after: int, limit: int) -> list[tuple[int, Image]]:

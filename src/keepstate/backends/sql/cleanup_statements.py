@@ -56,6 +56,9 @@ SELECT s.id, s.kind, s.deleted, s.updated_at, s.state, s.dag_id, s.run_id,
   s.sweep_at
 FROM keepstate_scope s WHERE s.sweep_at >= :since AND s.sweep_at <= :now ORDER BY s.sweep_at LIMIT :limit
 """
+ANY_TASK_OF_RUN = (
+    "SELECT 1 FROM keepstate_scope WHERE dag_id = :dag_id AND run_id = :run_id AND kind = 'task' LIMIT 1"
+)
 LAST_BEAT = "SELECT MAX(beat_at) FROM keepstate_attempt WHERE scope_id = :id AND state = 'running'"
 POSTPONE_SCOPE = "UPDATE keepstate_scope SET sweep_at = :sweep_at WHERE id = :id AND deleted = 0"
 SWEEP_EMPTIED_SCOPE = """

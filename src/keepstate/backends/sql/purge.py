@@ -96,7 +96,7 @@ def _wake_emptied(tx: Transaction, *, dialect: Dialect, scope_ids: list[int], no
 
 
 def sweep_scopes(
-    query: Query, write: Write, *, now: int, limit: int, idle: int | None
+    query: Query, write: Write, dialect: Dialect, *, now: int, limit: int, idle: int | None
 ) -> Iterator[CleanupReport]:
     """Remove scopes that hold nothing and have idled, and those of deleted runs, so many at a time.
 
@@ -104,11 +104,13 @@ def sweep_scopes(
     """
     since = 0
     while due := query(sql.DUE_SCOPES, {"now": now, "since": since, "limit": limit}):
-        yield write(partial(_erase_scopes, due=due, now=now, idle=idle))
+        yield write(partial(_erase_scopes, dialect=dialect, due=due, now=now, idle=idle))
         since = due[-1][-1]
 
 
-def _erase_scopes(tx: Transaction, *, due: list[Row], now: int, idle: int | None) -> CleanupReport:
+def _erase_scopes(
+    tx: Transaction, *, dialect: Dialect, due: list[Row], now: int, idle: int | None
+) -> CleanupReport:
     going: list[dict[str, Any]] = []
     staying: list[dict[str, Any]] = []
     left: dict[RunScope, None] = {}
@@ -118,9 +120,12 @@ def _erase_scopes(tx: Transaction, *, due: list[Row], now: int, idle: int | None
         if again is not None:
             staying.append({"id": scope_id, "sweep_at": again})
             continue
+        run = RunScope(dag_id, run_id)
+        if kind == "run" and not deleted and _has_tasks_now(tx, dialect, run):
+            continue
         going.append({"id": scope_id, "updated_at": updated_at})
         if kind == "task":
-            left[RunScope(dag_id, run_id)] = None
+            left[run] = None
     # what was changed since it was listed is still there, with what it holds, for the next cleanup to look at
     scopes = tx.run_many(sql.ERASE_IDLE_SCOPE, going)
     attempts = tx.run_many(sql.ERASE_ATTEMPTS_OF_ERASED, going)
@@ -129,6 +134,12 @@ def _erase_scopes(tx: Transaction, *, due: list[Row], now: int, idle: int | None
     tx.run_many(sql.POSTPONE_SCOPE, staying)
     tx.run_many(sql.SWEEP_RUN, [{"digest": run.digest, "sweep_at": now + 1} for run in left])
     return CleanupReport(scopes=scopes, attempts=attempts)
+
+
+def _has_tasks_now(tx: Transaction, dialect: Dialect, run: RunScope) -> bool:
+    """Whether a run has got a task instance since it was listed. Who adds one locks the run's row, as this does."""
+    tx.one(dialect.render(statements.LOCK_SCOPE), {"digest": run.digest})
+    return tx.one(sql.ANY_TASK_OF_RUN, {"dag_id": run.dag_id, "run_id": run.run_id}) is not None
 
 
 def _stays_until(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sqlite3
 import threading
 import time
@@ -22,6 +23,7 @@ from keepstate.errors import (
     InvalidTypeError,
     StaleAttemptError,
 )
+from keepstate.integrations.airflow import stores
 from keepstate.settings import Settings
 from keepstate.testing import ManualClock
 
@@ -169,6 +171,23 @@ def test_trouble_with_one_checkpoint_keeps_no_other_back(
     assert [key for key, _ in tss.items()] == ["b", "c"]
     tss.flush()
     assert {key: value["position"] for key, value in tss.items()} == {"a": 3, "b": 3, "c": 3}
+
+
+def test_trouble_with_one_store_of_an_airflow_task_keeps_no_other_back(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of Airflow's may have several open, by their settings."""
+
+    def flush() -> None:
+        raise BackendUnavailableError("gone", address="x")
+
+    gone = connect("memory:", settings=Settings())
+    monkeypatch.setattr(gone, "flush", flush)
+    monkeypatch.setattr(stores, "_open", {(os.getpid(), "gone"): gone, (os.getpid(), "here"): store})
+    tss, _loops = held_back(store, "a")
+    with pytest.raises(BackendUnavailableError):
+        stores.flush()
+    assert [key for key, _ in tss.items()] == ["a"]
 
 
 def test_a_store_that_is_gone_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

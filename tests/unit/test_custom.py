@@ -328,6 +328,12 @@ def test_runs_and_attempts_are_noted_beside_the_class(inner: DictStore, clock: M
     assert inner.entries == {}
     assert len(opened) == 1
     closed: list[int] = []
+
+    def close() -> None:
+        raise RuntimeError("mine")
+
+    inner.close = close  # type: ignore[attr-defined]
     opened[0].close = lambda: closed.append(1)  # type: ignore[method-assign]
-    store.close()
+    with pytest.raises(RuntimeError, match="mine"):
+        store.close()
     assert closed == [1]

@@ -8,6 +8,7 @@ import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from keepstate.allowance import try_all
 from keepstate.backends.answers import (
     Applied,
     Begun,
@@ -222,11 +223,8 @@ class CustomBackend:
 
     def close(self) -> None:
         """The class has no such method in Airflow; one that has it is closed."""
-        close = getattr(self._inner, "close", None)
-        if callable(close):
-            close()
-        if self._opened is not None:
-            self._opened.close()
+        closes = [getattr(opened, "close", None) for opened in (self._inner, self._opened)]
+        try_all([close for close in closes if callable(close)])
 
     # ---------------------------------------------------------------------------------- runs and attempts
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, cast
 
+from keepstate.allowance import try_all
 from keepstate.backends.requests import Behalf, Fence
 from keepstate.clock import system_clock
 from keepstate.connect import connect, route
@@ -62,9 +63,7 @@ class Desk:
 
 def flush() -> None:
     """Write what throttled checkpoints of this process hold back."""
-    for (pid, _), store in list(_open.items()):
-        if pid == os.getpid():
-            store.flush()
+    try_all([store.flush for (pid, _), store in list(_open.items()) if pid == os.getpid()])
 
 
 def _store_of(settings: Settings) -> StateStore:

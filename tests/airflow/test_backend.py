@@ -117,6 +117,20 @@ def test_who_holds_airflow_s_connections_waits_for_no_other(postgres: PostgresSe
             assert dict(store.task("crowded", "r", "t").items()) == {"0": 0, "1": 1}
 
 
+def test_what_can_not_be_stored_is_refused_for_good(tmp_path: Path) -> None:
+    """Airflow's API answers 422, which no worker retries, and nothing is stored."""
+    run_four_verbs(tmp_path, **BACKEND)
+    airflow = environment("3.3.2")
+    environ = airflow.environ(tmp_path, **BACKEND)
+    script = [str(airflow.python), str(Path(__file__).parent / "oddities.py")]
+    answers = json.loads(airflow.run(script, environ).splitlines()[-1])
+    assert answers.pop("sound") == [204, 200, 204]
+    assert answers == dict.fromkeys(("long", "dotted", "NUL", "deep", "large", "surrogate"), [422] * 3)
+    with keepstate.connect(f"sqlite:///{tmp_path / 'airflow.db'}") as store:
+        (run,) = store.runs()
+        assert dict(store.task("four_verbs", run.run_id, "all_verbs").items()) == {}
+
+
 def test_entries_of_before_an_upgrade_are_told_of(tmp_path: Path) -> None:
     """Where Airflow 3.3 keeps its state itself, and keepstate's tables hold entries, the scheduler says so as it starts."""
     airflow = environment("3.3.2")

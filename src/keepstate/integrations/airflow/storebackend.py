@@ -9,9 +9,10 @@ from airflow.state.metastore import MetastoreBackend
 
 from keepstate.backends.requests import Batch, Clear, Delete, Fence, Put
 from keepstate.clock import to_micros
-from keepstate.errors import InvalidIdError, UnsupportedError
+from keepstate.errors import InvalidIdError, InvalidValueError, KeepstateError, UnsupportedError
 from keepstate.integrations.airflow import committing, configuration, metadata
 from keepstate.scope import AssetScope, TaskScope, Writer
+from keepstate.values import check_key, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,12 @@ class StoreBackend(MetastoreBackend):  # type: ignore[misc]
         """Return the JSON text under ``key``, or ``None`` where there is none or it has expired."""
         store, (place, fence, writer) = metadata.store(), _who(scope, session)
         found = store.backend.read(
-            place, [key], now=store.clock(), fence=fence, writer=writer, history=store.history_policy
+            place,
+            [check_key(key)],
+            now=store.clock(),
+            fence=fence,
+            writer=writer,
+            history=store.history_policy,
         )
         return found.entries[0].text if found.entries else None
 
@@ -45,11 +51,11 @@ class StoreBackend(MetastoreBackend):  # type: ignore[misc]
     ) -> None:
         """Write or overwrite the JSON text under ``key``; it is gone from ``expires_at`` on."""
         expiry = None if expires_at is None else to_micros(expires_at)
-        _change(_who(scope, session), Put(key, value, expiry))
+        _change(_who(scope, session), _put(key, value, expiry))
 
     def delete(self, scope: Any, key: str, *, session: Any = None) -> None:
         """Delete one key; an absent one is fine."""
-        _change(_who(scope, session), Delete(key))
+        _change(_who(scope, session), Delete(check_key(key)))
 
     def clear(self, scope: Any, *, all_map_indices: bool = False, session: Any = None) -> None:
         """Delete every key of the scope, of all its map indices if asked; the history keeps what they held."""
@@ -83,7 +89,7 @@ class StoreBackend(MetastoreBackend):  # type: ignore[misc]
         kind.validate_writer_fields(dag_id, run_id, task_id, map_index)
         place = _asset(scope, session)
         writer = Writer(str(getattr(kind, "value", kind)), dag_id, run_id, task_id, map_index)
-        _change((place, None, writer), Put(key, value, None))
+        _change((place, None, writer), _put(key, value, None))
 
     async def aget(self, scope: Any, key: str, *, session: Any = None) -> str | None:
         """Awaitable twin of `get`."""
@@ -126,6 +132,20 @@ def clear_when_marked(module: ModuleType) -> None:
 
     if configuration.load().backend == configuration.BACKEND and "_get_db_backend" in module.__dict__:
         module.__dict__["_get_db_backend"] = get_state_backend
+
+
+def _put(key: str, value: str, expires_at: int | None) -> Put:
+    """Return a change to what may be stored: Airflow checks little of it. Raises what keepstate's own accessors raise."""
+    check_key(key)
+    try:
+        text = encode(decode(value))
+    except KeepstateError:
+        raise
+    except ValueError as exc:
+        raise InvalidValueError(
+            f"the value of {key!r:.80} is no JSON to store: {exc}", path="value"
+        ) from None
+    return Put(key, text, expires_at)
 
 
 Who = tuple["EntryScope", "Fence | None", Writer]

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.requests import Clear, Fence
-from keepstate.errors import StaleAttemptError, UnsupportedError
+from keepstate.errors import InvalidInputError, InvalidTypeError, StaleAttemptError, UnsupportedError
 from keepstate.integrations.airflow import configuration, deletions, metadata
 from keepstate.integrations.airflow.hooks import is_airflow_2
 from keepstate.scope import TaskScope, Writer, writer_of
@@ -56,7 +56,11 @@ def for_ever() -> None:
 
 
 def extend_execution_app(module: ModuleType) -> None:
-    """Be reminded by the requests of tasks on Airflow 3.3, which come to its execution API whatever their store is."""
+    """Be reminded by the requests of tasks on Airflow 3.3, which come to its execution API whatever their store is.
+
+    What can't be stored is refused there, too: from an error that Airflow doesn't know it makes a 500, which workers take for
+    trouble that passes, and ask again.
+    """
     if configuration.load().backend != configuration.BACKEND:
         return
     create = module.__dict__["create_task_execution_api_app"]
@@ -68,11 +72,19 @@ def extend_execution_app(module: ModuleType) -> None:
             from starlette.middleware import Middleware
 
             app.user_middleware.append(Middleware(_Reminding))
+            for kind in (InvalidInputError, InvalidTypeError):
+                app.add_exception_handler(kind, _refuse)
         except Exception:
-            log.exception("keepstate's tables are not cleaned up by this API server")
+            log.exception("keepstate could not extend Airflow's execution API, which cleans up no tables now")
         return app
 
     module.__dict__["create_task_execution_api_app"] = with_upkeep
+
+
+def _refuse(_request: Any, exc: Exception) -> Any:
+    from starlette.responses import JSONResponse
+
+    return JSONResponse({"detail": {"reason": "invalid", "message": str(exc)}}, status_code=422)
 
 
 class _Reminding:

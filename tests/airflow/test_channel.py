@@ -14,7 +14,7 @@ import pytest
 import keepstate
 from keepstate.clock import system_clock
 from keepstate.errors import KeepstateError
-from keepstate.integrations.airflow import channel, messages
+from keepstate.integrations.airflow import channel, comms, messages
 from keepstate.settings import Settings
 from keepstate.store import StateStore
 from keepstate.wire import decode_request, encode_answer, encode_error, takeable
@@ -47,11 +47,11 @@ class Comms:
         return messages.StateAnswer(request.number, json.dumps({"status": 200, "text": json.dumps(said)}))
 
 
-def runner(comms: Any) -> dict[str, ModuleType]:
+def runner(supervisor: Any) -> dict[str, ModuleType]:
     """Return the modules of a task process that has such a channel."""
     names = TASK_RUNNER.split(".")
     modules = {name: ModuleType(name) for name in (".".join(names[:n]) for n in range(1, len(names) + 1))}
-    modules[TASK_RUNNER].__dict__["SUPERVISOR_COMMS"] = comms
+    modules[TASK_RUNNER].__dict__["SUPERVISOR_COMMS"] = supervisor
     modules["airflow.sdk.execution_time"].__dict__["task_runner"] = modules[TASK_RUNNER]
     return modules
 
@@ -91,6 +91,28 @@ def test_what_forked_processes_of_a_task_write_is_written(tmp_path: Path) -> Non
     with keepstate.connect(url) as store:
         found = dict(store.task("d", "r", "t").items())
     assert found == {"start": 1, "child 1": 1, "child 2": 2, "grandchild": 3, "parent": 4}
+
+
+def test_callbacks_in_the_dag_processor_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its channel looks like a task's, and nobody at the other end knows keepstate: nothing is sent, as that would be logged."""
+    sent: list[Any] = []
+
+    class Manager:
+        def send(self, request: Any) -> Any:
+            sent.append(request)
+
+    for name, module in runner(Manager()).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    processor = ModuleType("airflow.dag_processing.processor")
+    processor.__dict__["_execute_callbacks"] = lambda own: own.set("page", "secret")
+    comms.extend_dag_processor(processor)
+    with pytest.raises(keepstate.UnsupportedError, match="outside a task's own process"):
+        processor._execute_callbacks(a_task())
+    assert sent == []
+    # a task's own process may load that module, too
+    with pytest.raises(keepstate.BackendError):
+        a_task().set("page", 1)
+    assert len(sent) == 1
 
 
 def test_a_process_without_a_connection_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ def _supervisor() -> Any:
     from airflow.sdk.execution_time import task_runner
 
     channel = getattr(task_runner, "SUPERVISOR_COMMS", None)
-    if channel is None:
+    if channel is None or not comms.is_heard(channel):
         raise UnsupportedError(
             "task_state_store was used outside a task's own process, where Airflow gives no way to its database; "
             "set KEEPSTATE_URL to use it here too"

@@ -32,6 +32,31 @@ class NoAnswerError(Exception):
     """The supervisor has not answered in time."""
 
 
+_in_dag_processor = False
+_TRIGGERER = "airflow.jobs.triggerer_job_runner"
+
+
+def is_heard(channel: Any) -> bool:
+    """Whether a supervisor of ours listens at the other end: the DAG processor and the triggerer have channels like a task's."""
+    return not _in_dag_processor and type(channel).__module__ != _TRIGGERER
+
+
+def extend_dag_processor(module: ModuleType) -> None:
+    """Have callbacks that the DAG processor runs known as such. Its manager never answers us, and logs what it is asked."""
+    execute_callbacks = module.__dict__["_execute_callbacks"]
+
+    @functools.wraps(execute_callbacks)
+    def unheard(*args: Any, **given: Any) -> Any:
+        global _in_dag_processor  # noqa: PLW0603 - the process is forked for one file, and has one channel
+        _in_dag_processor = True
+        try:
+            return execute_callbacks(*args, **given)
+        finally:
+            _in_dag_processor = False
+
+    module.__dict__["_execute_callbacks"] = unheard
+
+
 class _Awaited(threading.local):
     """The request of ours that this thread waits for, and for how long."""
 

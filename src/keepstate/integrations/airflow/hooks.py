@@ -28,6 +28,7 @@ _PYTHON = {"airflow.providers.standard.operators.python": "coroutines:extend_pyt
 
 _BEFORE_3_3 = {
     **_PROVIDERS,
+    "airflow.dag_processing.processor": "comms:extend_dag_processor",
     "airflow.models.dagrun": "deletions:extend",
     "airflow.sdk": "names:extend_sdk",
     "airflow.sdk.execution_time.context": "names:extend_execution_context",

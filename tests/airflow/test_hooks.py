@@ -55,6 +55,17 @@ def test_a_failing_extension_leaves_the_module_alone(package: str, caplog: pytes
     assert f"keepstate could not extend {package}.context" in caplog.text
 
 
+def test_an_older_provider_s_operator_stays_as_it_is(
+    package: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One of before it could be durable gets nothing, and nothing is said."""
+    (tmp_path / package / "glue.py").write_text("class GlueJobOperator:\n    pass\n")
+    sys.meta_path.insert(0, hooks.Finder({f"{package}.glue": "providers:extend_glue"}, {}))
+    module = importlib.import_module(f"{package}.glue")
+    assert not hasattr(module.GlueJobOperator, "durable")
+    assert caplog.records == []
+
+
 def test_missing_modules_are_supplied_and_present_ones_are_not(package: str) -> None:
     """A module that the package lacks comes from keepstate, with its public names; one that it has stays its own."""
     ours = "keepstate.integrations.airflow.supplied.state"

@@ -41,8 +41,11 @@ def extend_glue(module: ModuleType) -> None:
     them strictly would fail.
     """
     kind = module.__dict__["GlueJobOperator"]
+    submit_job = getattr(kind, "submit_job", None)
+    if submit_job is None:
+        # a provider of before it had jobs that are resumed
+        return
     kind.durable = False
-    submit_job = kind.submit_job
 
     @functools.wraps(submit_job)
     def with_care(self: Any, context: Any) -> Any:

@@ -107,6 +107,26 @@ def test_a_key_is_sent_as_it_stands(visit: Callable[..., Page], state: TaskState
     assert (state.get(key), state.get("a")) == (3, "another")
 
 
+def test_a_value_that_only_a_task_may_write_is_kept_by_an_edit(
+    visit: Callable[..., Page], state: TaskStateStore
+) -> None:
+    """It is too large to be checked as one types, and nobody is told of that."""
+    large = "x" * 1_000_000
+    state.set("large", large)
+    page = visit(LOAD_PATH)
+    page.get_by_role("button", name="Edit large").click()
+    dialog = page.get_by_role("dialog")
+    with page.expect_response(lambda answer: answer.url.endswith("/entries/check")) as checked:
+        dialog.get_by_label("Never").check()
+    assert checked.value.status == 413
+    expect(page.locator("#toasts > *")).to_have_count(0)
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_be_hidden()
+    entry = state.entry("large")
+    assert entry is not None
+    assert (entry.value, entry.expires_at) == (large, None)
+
+
 def test_the_expiry_changes_where_it_is_changed(visit: Callable[..., Page], state: TaskStateStore) -> None:
     """To never, and from never to the default."""
     page = visit(LOAD_PATH)

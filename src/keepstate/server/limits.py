@@ -22,22 +22,18 @@ BODY_SECONDS = 60.0
 """The longest time for a body as a whole: a piece now and then must not hold a place for ever."""
 
 
-# what is left of the body is not read
-_NO_MORE = {"Connection": "close"}
-
-
 class TooLargeError(HTTPException):
     """The body is larger than this path takes."""
 
     def __init__(self, bound: int) -> None:
-        super().__init__(413, f"a body here may have up to {bound} bytes", _NO_MORE)
+        super().__init__(413, f"a body here may have up to {bound} bytes")
 
 
 class TooSlowError(HTTPException):
     """The body did not come in time."""
 
     def __init__(self) -> None:
-        super().__init__(408, "the body did not come in time", _NO_MORE)
+        super().__init__(408, "the body did not come in time")
 
 
 async def body_within(request: Request, bound: int) -> bytes:
@@ -164,6 +160,7 @@ async def _refuse(send: Send, exc: HTTPException) -> None:
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
         (b"x-content-type-options", b"nosniff"),
+        # what is left of the body is not read
         (b"connection", b"close"),
     ]
     await send({"type": "http.response.start", "status": exc.status_code, "headers": headers})

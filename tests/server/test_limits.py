@@ -263,15 +263,20 @@ def test_other_protocols_are_not_spoken(head: bytes, status: bytes) -> None:
         assert everything(connection).startswith(b"HTTP/1.1 " + status)
 
 
-def test_who_goes_away_is_no_fault_of_ours(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("path", ["/login", "/dags/d/runs/r/tasks/t/entries"])
+def test_who_goes_away_is_no_fault_of_ours(
+    served: Served, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
     """A client that ends in the middle of its body is noted as gone, without a trace."""
     caplog.set_level("INFO", "keepstate.access")
     with connected(served.url) as connection:
-        connection.sendall(b"POST /login HTTP/1.1\r\nHost: x\r\nSec-Fetch-Site: same-origin\r\n")
+        token = served.headers()["Authorization"]
+        connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nSec-Fetch-Site: same-origin\r\n".encode())
+        connection.sendall(f"Authorization: {token}\r\n".encode())
         connection.sendall(b"Content-Length: 100\r\n\r\nhalf")
         time.sleep(0.1)
     for _ in range(500):
-        if '"path": "/login"' in caplog.text:
+        if f'"path": "{path}"' in caplog.text:
             break
         time.sleep(0.01)
     assert '"status": 499' in caplog.text

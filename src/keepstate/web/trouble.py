@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 
 from keepstate.errors import BackendError, InvalidIdError, KeepstateError
@@ -51,6 +52,9 @@ class Trouble:
 
 def answer(request: Request, exc: Exception) -> Response:
     """Return the page for an error. Who is not logged in is sent to do that, and comes back then."""
+    if isinstance(exc, ClientDisconnect):
+        # there is nobody left to show it to, and nothing is wrong here
+        raise exc
     host = service_of(request).host
     status, message = _told(request, exc)
     if status == _UNAUTHENTICATED:

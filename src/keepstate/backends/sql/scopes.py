@@ -81,8 +81,8 @@ def _create(tx: Transaction, scope: TaskScope | RunScope, now: int) -> None:
             "task_id": task_id,
             "map_index": map_index,
             "now": now,
-            # idle times are whole days, so no scope may go sooner
-            "sweep_at": now + DAY,
+            # idle times are whole days, so no scope may go sooner; nor a run before the task instance that it came with
+            "sweep_at": now + DAY + (task_id is None),
         },
     )
 

@@ -19,6 +19,7 @@ _DELETED = "keepstate_deleted_runs"
 _ANY = None
 """Stands for runs that were deleted in bulk: nobody says which."""
 _PAGE = 500
+_LOOKED_AT = 20
 
 
 def extend(module: ModuleType) -> None:
@@ -75,7 +76,7 @@ def _committed(session: Any) -> None:
 def sweep(store: StateStore) -> int:
     """Delete the state of runs that Airflow no longer knows; return how many they were.
 
-    A store at ``KEEPSTATE_URL`` may hold the runs of others besides, so there nothing is swept.
+    A store at ``KEEPSTATE_URL`` may hold those of another Airflow besides, so there nothing is swept.
     """
     if store.settings.url is not None:
         return 0
@@ -83,13 +84,25 @@ def sweep(store: StateStore) -> int:
     offset = 0
     while True:
         runs = [(run.dag_id, run.run_id) for run in store.runs(limit=_PAGE, offset=offset)]
-        gone += sorted(set(runs) - _known(runs))
+        gone += [run for run in sorted(set(runs) - _known(runs)) if _was_airflow_s(store, *run)]
         if len(runs) < _PAGE:
             break
         offset += _PAGE
     for run in gone:
         store.delete_run(*run)
     return len(gone)
+
+
+def _was_airflow_s(store: StateStore, dag_id: str, run_id: str) -> bool:
+    """Whether Airflow's tasks have used the store in a run: their tries have ids, and no process of keepstate's own holds them.
+
+    Scripts may share the database, by way of `keepstate serve`, say; what they store is not Airflow's to delete.
+    """
+    return any(
+        attempt.attempt_id is not None and attempt.host is None
+        for one in store.task_instances(dag_id, run_id, limit=_LOOKED_AT)
+        for attempt in store.attempts(dag_id, run_id, one.scope.task_id, map_index=one.scope.map_index)
+    )
 
 
 def _known(runs: list[tuple[str, str]]) -> set[tuple[str, str]]:

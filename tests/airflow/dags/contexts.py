@@ -41,7 +41,9 @@ def note(where: str, what: Any, context: Any = None) -> None:
 
 
 def called_back(context: Any) -> None:
-    note("callback", context["task_state_store"].get("pages"), context)
+    store = context["task_state_store"]
+    store.set("called back", True)
+    note("callback", store.get("pages"), context)
 
 
 def count_pages(store: Any) -> None:

@@ -23,12 +23,12 @@ VERBS = frozenset({"read", "apply", "clear", "history", "changes"})
 
 @dataclass(frozen=True)
 class Known:
-    """What Airflow knows of the try that a token was made for. ``superseded``: a later one has been made since."""
+    """What Airflow knows of the try that a token was made for. ``superseded_by``: a later one that has begun since."""
 
     scope: TaskScope
     try_number: int
     attempt_id: str
-    superseded: bool
+    superseded_by: int | None
     dag_version_id: str | None
 
 
@@ -60,11 +60,13 @@ def known(ti_id: str) -> Known:
                 ).where(column == _as_stored(column, number))
             ).first()
             if row is not None:
+                scope = TaskScope(row.dag_id, row.run_id, row.task_id, row.map_index)
+                later = None if table is TaskInstance else _later(session, scope, row.try_number)
                 return Known(
-                    scope=TaskScope(row.dag_id, row.run_id, row.task_id, row.map_index),
+                    scope=scope,
                     try_number=counted(row.try_number),
                     attempt_id=str(number),
-                    superseded=table is TaskInstanceHistory,
+                    superseded_by=later,
                     dag_version_id=None if row.dag_version_id is None else str(row.dag_version_id),
                 )
     raise StaleAttemptError(
@@ -73,6 +75,24 @@ def known(ti_id: str) -> Known:
         try_number=0,
         current_try_number=None,
     )
+
+
+def _later(session: Any, scope: TaskScope, try_number: int) -> int | None:
+    """Return the try that has begun since one that is history.
+
+    Airflow makes the id of the next try as soon as one ends, when callbacks of that still run, and counts it once it begins.
+    """
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy import select
+
+    query = select(TaskInstance.try_number).where(
+        TaskInstance.dag_id == scope.dag_id,
+        TaskInstance.run_id == scope.run_id,
+        TaskInstance.task_id == scope.task_id,
+        TaskInstance.map_index == scope.map_index,
+    )
+    current: int | None = session.scalar(query)
+    return current if current is not None and current > try_number else None
 
 
 def _as_stored(column: Any, number: UUID) -> Any:
@@ -100,9 +120,9 @@ def admit(verb: str, arguments: dict[str, Any], attempt: Known, history: History
             arguments["writer"] = _writer(scope, attempt)
             arguments["history"] = history
         return arguments
-    if attempt.superseded:
+    if attempt.superseded_by is not None:
         fence = Fence(attempt.try_number, attempt.attempt_id)
-        raise stale(attempt.scope, fence, Standing(attempt.try_number + 1, None, 0))
+        raise stale(attempt.scope, fence, Standing(attempt.superseded_by, None, 0))
     if isinstance(request, Clear) and request.all_map_indices:
         raise AccessDeniedError("a task may clear its own map index only")
     changed = replace(request, writer=_writer(scope, attempt), history=history)

@@ -117,6 +117,27 @@ def test_who_holds_airflow_s_connections_waits_for_no_other(postgres: PostgresSe
             assert dict(store.task("crowded", "r", "t").items()) == {"0": 0, "1": 1}
 
 
+def test_the_state_of_an_asset_goes_when_no_dag_names_it(tmp_path: Path) -> None:
+    """As with Airflow's own state store; what scripts store for assets of theirs stays."""
+    run_four_verbs(tmp_path, **BACKEND)
+    airflow = environment("3.3.2")
+    environ = airflow.environ(tmp_path, **BACKEND)
+    clean_up = "import airflow.settings; from keepstate.integrations.airflow import upkeep; upkeep.clean_up()"
+
+    def assets() -> set[str]:
+        airflow.run([str(airflow.python), "-c", clean_up], environ)
+        with keepstate.connect(f"sqlite:///{tmp_path / 'airflow.db'}") as store:
+            return {asset.name for asset in store.assets()}
+
+    with keepstate.connect(f"sqlite:///{tmp_path / 'airflow.db'}") as store:
+        store.asset("a script's").set("mark", 1)
+    assert assets() == {"shelf", "a script's"}
+    with closing(sqlite3.connect(tmp_path / "airflow.db")) as database:
+        assert database.execute("DELETE FROM asset_active WHERE name = 'shelf'").rowcount == 1
+        database.commit()
+    assert assets() == {"a script's"}
+
+
 def test_what_can_not_be_stored_is_refused_for_good(tmp_path: Path) -> None:
     """Airflow's API answers 422, which no worker retries, and nothing is stored."""
     run_four_verbs(tmp_path, **BACKEND)

@@ -1,4 +1,4 @@
-"""When Airflow deletes a run, what its tasks stored goes too."""
+"""When Airflow deletes a run, what its tasks stored goes too; so does the state of an asset that no DAG names any more."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from keepstate.errors import UnsupportedError
 from keepstate.integrations.airflow import metadata
+from keepstate.integrations.airflow.hooks import is_airflow_2
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from keepstate.scope import AssetInfo
     from keepstate.store import StateStore
 
 log = logging.getLogger("keepstate")
@@ -119,3 +121,42 @@ def _known(runs: list[tuple[str, str]]) -> set[tuple[str, str]]:
     )
     with Session(engine) as session:
         return {(row.dag_id, row.run_id) for row in session.execute(query)}
+
+
+def sweep_assets(store: StateStore) -> int:
+    """Delete the state of assets that no DAG names any more, as Airflow 3.3 does; return how many they were.
+
+    Only of those that Airflow has had: what scripts call an asset is theirs. Before 3.1, Airflow does not know which assets are
+    inlets, and so takes some for unused that are not. A store at ``KEEPSTATE_URL`` is left alone, as by `sweep`.
+    """
+    if store.settings.url is not None or is_airflow_2():
+        return 0
+    from airflow.models import asset as models
+
+    if not hasattr(models, "TaskInletAssetReference"):
+        return 0
+    gone: list[AssetInfo] = []
+    offset = 0
+    while assets := store.assets(limit=_PAGE, offset=offset):
+        offset += len(assets)
+        gone += _unnamed(assets)
+    return sum(store.delete_asset(asset.name, uri=asset.uri) for asset in gone)
+
+
+def _unnamed(assets: list[AssetInfo]) -> list[AssetInfo]:
+    from airflow.models.asset import AssetActive, AssetModel
+    from airflow.settings import engine
+    from sqlalchemy import or_, select
+    from sqlalchemy.orm import Session
+
+    def having(table: Any) -> Any:
+        names, uris = {one.name for one in assets}, {one.uri for one in assets}
+        return select(table.name, table.uri).where(or_(table.name.in_(names), table.uri.in_(uris)))
+
+    with Session(engine) as session:
+        had = {(row.name, row.uri) for row in session.execute(having(AssetModel))}
+        active = session.execute(having(AssetActive)).all()
+    names, uris = {row.name for row in active}, {row.uri for row in active}
+    return [
+        one for one in assets if (one.name, one.uri) in had and one.name not in names and one.uri not in uris
+    ]

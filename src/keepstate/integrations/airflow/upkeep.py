@@ -108,7 +108,7 @@ def _interval() -> float:
 
 
 def clean_up() -> None:
-    """Remove what nobody will ask for: what has expired, and what is left of deleted runs and of successes."""
+    """Remove what nobody will ask for: what has expired, and what is left of deleted runs, unused assets and successes."""
     try:
         store = metadata.store()
         if (store.settings.url or "").startswith(("http://", "https://")):
@@ -116,6 +116,7 @@ def clean_up() -> None:
             return
         try:
             deletions.sweep(store)
+            deletions.sweep_assets(store)
             clear_what_succeeded(store)
         except UnsupportedError:
             log.debug("the class of [state_store] backend lists no task instances, so none are swept")

@@ -117,6 +117,28 @@ def test_who_holds_airflow_s_connections_waits_for_no_other(postgres: PostgresSe
             assert dict(store.task("crowded", "r", "t").items()) == {"0": 0, "1": 1}
 
 
+WITH_TWIN = """
+import asyncio, airflow.settings
+from airflow.state import AssetScope, get_state_backend
+from airflow.state.metastore import AssetStateStoreWriterKind as Kind
+backend = get_state_backend()
+asyncio.run(backend.aset_asset_state_store(AssetScope(name="shelf"), "mark", "1", kind=Kind.WATCHER))
+assert asyncio.run(backend.aget(AssetScope(name="shelf"), "mark")) == "1"
+"""
+
+
+def test_the_awaitable_twin_of_an_asset_s_write_goes_the_same_way(tmp_path: Path) -> None:
+    """What it writes is in keepstate's table, where all read it, and not in Airflow's."""
+    airflow = environment("3.3.2")
+    environ = airflow.environ(tmp_path, **BACKEND)
+    airflow.migrate(environ)
+    airflow.run([str(airflow.python), "-c", WITH_TWIN], environ)
+    with keepstate.connect(f"sqlite:///{tmp_path / 'airflow.db'}") as store:
+        entry = store.asset("shelf").entry("mark")
+        assert entry is not None
+        assert entry.writer == keepstate.Writer("watcher")
+
+
 def test_the_state_of_an_asset_goes_when_no_dag_names_it(tmp_path: Path) -> None:
     """As with Airflow's own state store; what scripts store for assets of theirs stays."""
     run_four_verbs(tmp_path, **BACKEND)

@@ -110,6 +110,12 @@ class StoreBackend(MetastoreBackend):  # type: ignore[misc]
         """Awaitable twin of `clear`."""
         await _beside(self.clear, session, scope, all_map_indices=all_map_indices)
 
+    async def aset_asset_state_store(
+        self, scope: Any, key: str, value: str, *, session: Any = None, **writer: Any
+    ) -> None:
+        """Awaitable twin of `set_asset_state_store`."""
+        await _beside(self.set_asset_state_store, session, scope, key, value, **writer)
+
     def cleanup(self) -> None:
         """Remove what has expired, from every table of keepstate's."""
         metadata.store().cleanup()

@@ -163,9 +163,27 @@ def _writer(scope: TaskScope | AssetScope, attempt: Known) -> Writer:
     return Writer("task", own.dag_id, own.run_id, own.task_id, own.map_index, attempt.try_number)
 
 
-@lru_cache(maxsize=1024)
 def assets_of(dag_id: str, task_id: str, dag_version_id: str | None) -> tuple[AssetScope, ...]:
-    """Return the inlets and outlets of a task in one version of its DAG, which never changes."""
+    """Return the inlets and outlets of a task in one version of its DAG, or in the latest."""
+    try:
+        # one version never changes
+        find = assets_in_version if dag_version_id is not None else assets_in_version.__wrapped__
+        return find(dag_id, task_id, dag_version_id)
+    except LookupError:
+        return ()
+
+
+@lru_cache(maxsize=1024)
+def assets_in_version(dag_id: str, task_id: str, dag_version_id: str | None) -> tuple[AssetScope, ...]:
+    """Return them, and keep the answer. Raises ``LookupError``, which is not kept, while Airflow has no such version."""
+    data = _serialized(dag_id, dag_version_id)
+    if data is None:
+        raise LookupError(dag_id)
+    tasks = (data.get("dag") or {}).get("tasks") or []
+    return tuple(dict.fromkeys(_assets_in(tasks, task_id)))
+
+
+def _serialized(dag_id: str, dag_version_id: str | None) -> dict[str, Any] | None:
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -176,9 +194,8 @@ def assets_of(dag_id: str, task_id: str, dag_version_id: str | None) -> tuple[As
         query = query.where(column == _as_stored(column, UUID(dag_version_id)))
     with create_session(scoped=False) as session:
         found = session.scalars(query.order_by(SerializedDagModel.created_at.desc())).first()
-        data = None if found is None else found.data
-    tasks = ((data or {}).get("dag") or {}).get("tasks") or []
-    return tuple(dict.fromkeys(_assets_in(tasks, task_id)))
+        data: dict[str, Any] | None = None if found is None else found.data
+    return data
 
 
 def _assets_in(tasks: list[dict[str, Any]], task_id: str) -> Iterator[AssetScope]:

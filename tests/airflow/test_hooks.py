@@ -171,6 +171,25 @@ class Broken:
         raise StaleAttemptError("too late", try_number=1, current_try_number=2)
 
 
+def test_a_process_that_runs_more_than_one_attempt_does_not_leave() -> None:
+    """Under `dag.test()` a refused attempt raises like any error, and the process, pytest's say, goes on."""
+    code = (
+        "from types import ModuleType, SimpleNamespace\n"
+        "from tests.airflow.test_hooks import Broken\n"
+        "from keepstate.integrations.airflow import context, stale\n"
+        "module = ModuleType('airflow.models.taskinstance')\n"
+        "module._get_template_context = dict\n"
+        "module._execute_task = lambda ti, context, task: stale.Watched(Broken()).apply()\n"
+        "context.extend_models(module)\n"
+        "for job_id in (None, 7):\n"
+        "    try:\n        module._execute_task(SimpleNamespace(job_id=job_id), {}, None)\n"
+        "    except Exception as exc:\n        print(type(exc).__name__, flush=True)\n"
+        "raise SystemExit(1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "StaleAttemptError\n"), done.stderr
+
+
 def test_a_refused_process_leaves_with_success() -> None:
     """On 2.11, a process that was refused as a superseded attempt ends at once, and with success, whatever its task says."""
     code = (

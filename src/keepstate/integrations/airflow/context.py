@@ -105,14 +105,17 @@ def _leave_when_stale(module: ModuleType) -> None:
     execute_task = module.__dict__["_execute_task"]
 
     @functools.wraps(execute_task)
-    def or_leave(*args: Any, **given: Any) -> Any:
+    def or_leave(task_instance: Any, *args: Any, **given: Any) -> Any:
+        # one that Airflow has forked for this attempt; `airflow dags test`, and tests, have no job to run in
+        is_forked = getattr(task_instance, "job_id", None) is not None
         try:
-            return execute_task(*args, **given)
+            return execute_task(task_instance, *args, **given)
         finally:
-            from keepstate.integrations.airflow import stale
+            if is_forked:
+                from keepstate.integrations.airflow import stale
 
-            # whatever the task made of the error, by then it knows, and nothing of it counts any more
-            stale.leave_if_noticed()
+                # whatever the task made of the error, by then it knows, and nothing of it counts any more
+                stale.leave_if_noticed()
 
     module.__dict__["_execute_task"] = or_leave
 

@@ -100,6 +100,7 @@ EXPECTED: dict[str, list[tuple[int, str, Any]]] = {
     "by_names_of_3_3": [
         (1, "never", True),
         (1, "mixin", True),
+        (1, "variable", "other"),
         (1, "scopes", [-1, "a"]),
         (1, "base", ["aclear", "adelete", "aget", "aset", "clear", "delete", "get", "set"]),
         (1, "callback", None),

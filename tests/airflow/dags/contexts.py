@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
-from airflow.sdk import DAG, NEVER_EXPIRE, ResumableJobMixin, get_current_context, task
+from airflow.sdk import DAG, NEVER_EXPIRE, ResumableJobMixin, Variable, get_current_context, task
 from airflow.sdk.bases import resumablejobmixin
 from airflow.sdk.bases.operator import BaseOperator
 from airflow.sdk.state import AssetScope, BaseStoreBackend, TaskScope
@@ -223,6 +223,7 @@ with DAG(
     def by_names_of_3_3():
         note("never", timedelta.max == NEVER_EXPIRE)
         note("mixin", ResumableJobMixin is resumablejobmixin.ResumableJobMixin)
+        note("variable", Variable.get("unheard-of", default="other"))
         note("scopes", [TaskScope("d", "r", "t").map_index, AssetScope(name="a").name])
         note("base", sorted(BaseStoreBackend.__abstractmethods__))
 

@@ -45,6 +45,7 @@ _EXTENSIONS = {
         "airflow.models.dagrun": "deletions:extend",
         "airflow.utils.context": "context:admit_names",
         "airflow.models.taskinstance": "context:extend_models",
+        "airflow.models.variable": "names:extend_variable",
     },
     "3.0": {**_BEFORE_3_3, **_PYTHON, "airflow.utils.context": "context:admit_names"},
     "3.1": {**_BEFORE_3_3, **_PYTHON, "airflow.sdk.definitions.context": "context:admit_names"},

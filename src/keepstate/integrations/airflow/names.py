@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -20,6 +21,20 @@ def extend_sdk(module: ModuleType) -> None:
         if name not in lazy:
             lazy[name] = home
             module.__dict__["__all__"].append(name)
+
+
+def extend_variable(module: ModuleType) -> None:
+    """Let ``Variable.get(..., default=...)`` work on Airflow 2.11, where that parameter is called ``default_var``."""
+    kind = module.__dict__["Variable"]
+    get = kind.get.__func__
+
+    @functools.wraps(get)
+    def with_either(cls: Any, key: str, *args: Any, **given: Any) -> Any:
+        if "default" in given:
+            given["default_var"] = given.pop("default")
+        return get(cls, key, *args, **given)
+
+    kind.get = classmethod(with_either)
 
 
 def extend_execution_context(module: ModuleType) -> None:

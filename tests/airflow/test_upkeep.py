@@ -5,11 +5,15 @@ from __future__ import annotations
 import sqlite3
 import uuid
 from contextlib import closing
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Column, String, create_engine, delete
+from sqlalchemy.orm import Session, declarative_base
 
 import keepstate
 from keepstate.backends.requests import Fence
-from keepstate.integrations.airflow import deletions, upkeep
+from keepstate.integrations.airflow import deletions, metadata, upkeep
 from keepstate.scope import TaskScope
 from keepstate.settings import Settings
 
@@ -65,3 +69,38 @@ def test_only_runs_of_airflow_s_are_swept(tmp_path: Path, monkeypatch: pytest.Mo
         assert deletions.sweep(store) == 1
         left = {run.run_id for run in store.runs()}
     assert left == {"kept", "by hand", "with attempts", "by its runtime"}
+
+
+Base: Any = declarative_base()
+
+
+class DagRun(Base):
+    """Stands in for Airflow's, with what is asked of it."""
+
+    __tablename__ = "dag_run"
+    dag_id = Column(String, primary_key=True)
+    run_id = Column(String, primary_key=True)
+
+
+def test_runs_that_airflow_deletes_in_bulk_take_their_state_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes when the deletion is committed, wherever the store is, and whether tries have ids or not."""
+    module = ModuleType("airflow.models.dagrun")
+    module.__dict__["DagRun"] = DagRun
+    deletions.extend(module)
+    engine = create_engine(f"sqlite:///{tmp_path / 'airflow.db'}")
+    Base.metadata.create_all(engine)
+    url = f"sqlite:///{tmp_path / 'state.db'}"
+    with keepstate.connect(url, settings=Settings(url=url)) as store, Session(engine) as session:
+        monkeypatch.setattr(metadata, "store", lambda: store)
+        for dag_id, run_id in (("etl", "1"), ("etl", "2"), ("other", "1")):
+            session.add(DagRun(dag_id=dag_id, run_id=run_id))
+            store.task(dag_id, run_id, "load", try_number=1).set("page", 40)
+        session.commit()
+        for end in (session.rollback, session.commit):
+            assert len(store.runs()) == 3
+            session.execute(delete(DagRun).where(DagRun.dag_id == "etl"))
+            end()
+        assert [(run.dag_id, run.run_id) for run in store.runs()] == [("other", "1")]
+    engine.dispose()

@@ -10,6 +10,7 @@ from keepstate.integrations.airflow import metadata
 from keepstate.integrations.airflow.hooks import is_airflow_2
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
     from keepstate.scope import AssetInfo
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("keepstate")
 
 _DELETED = "keepstate_deleted_runs"
-_ANY = None
-"""Stands for runs that were deleted in bulk: nobody says which."""
 _PAGE = 500
 _LOOKED_AT = 20
 
@@ -30,7 +29,7 @@ def extend(module: ModuleType) -> None:
     It is done once the deletion is committed, over a connection of keepstate's own, so that neither waits for the other. A
     deletion that gets past this, made by another program say, is noticed by `sweep`.
     """
-    from sqlalchemy import event
+    from sqlalchemy import event, select
     from sqlalchemy.orm import Session, object_session
 
     kind = module.__dict__["DagRun"]
@@ -41,8 +40,19 @@ def extend(module: ModuleType) -> None:
             session.info.setdefault(_DELETED, set()).add((run.dag_id, run.run_id))
 
     def noted_in_bulk(execution: Any) -> None:
-        if execution.is_delete and getattr(execution.bind_mapper, "class_", None) is kind:
-            execution.session.info.setdefault(_DELETED, set()).add(_ANY)
+        mapper = execution.bind_mapper
+        if not execution.is_delete or mapper is None or mapper.class_ is not kind:
+            return
+        # asked for while they are there: afterwards nobody says which ones went
+        which = select(kind.dag_id, kind.run_id)
+        session, condition = execution.session, execution.statement.whereclause
+        try:
+            with session.no_autoflush:
+                runs = session.execute(which if condition is None else which.where(condition)).all()
+        except Exception as exc:  # noqa: BLE001 - Airflow's deletion is not to fail for this, and a sweep finds the runs
+            log.debug("keepstate can't tell which runs are deleted: %s", exc)
+            return
+        session.info.setdefault(_DELETED, set()).update((run.dag_id, run.run_id) for run in runs)
 
     event.listen(kind, "after_delete", noted)
     event.listen(Session, "do_orm_execute", noted_in_bulk)
@@ -64,11 +74,12 @@ def _committed(session: Any) -> None:
         return
     try:
         store = metadata.store()
+        if len(runs) > _PAGE:
+            # most have no state, and asking for each takes long
+            stored = (page for dag_id in {dag_id for dag_id, _ in runs} for page in _pages(store, dag_id))
+            runs = {run for page in stored for run in page} & runs
         for run in runs:
-            if run is _ANY:
-                sweep(store)
-            else:
-                store.delete_run(*run)
+            store.delete_run(*run)
     except UnsupportedError:
         log.debug("the class of [state_store] backend can't be told that runs were deleted")
     except Exception as exc:  # noqa: BLE001 - Airflow's deletion is done; what is left over goes with a later sweep
@@ -82,17 +93,18 @@ def sweep(store: StateStore) -> int:
     """
     if store.settings.url is not None:
         return 0
-    gone: list[tuple[str, str]] = []
-    offset = 0
-    while True:
-        runs = [(run.dag_id, run.run_id) for run in store.runs(limit=_PAGE, offset=offset)]
-        gone += [run for run in sorted(set(runs) - _known(runs)) if _was_airflow_s(store, *run)]
-        if len(runs) < _PAGE:
-            break
-        offset += _PAGE
+    unknown = [run for page in _pages(store) for run in sorted(set(page) - _known(page))]
+    gone = [run for run in unknown if _was_airflow_s(store, *run)]
     for run in gone:
         store.delete_run(*run)
     return len(gone)
+
+
+def _pages(store: StateStore, dag_id: str | None = None) -> Iterator[list[tuple[str, str]]]:
+    offset = 0
+    while runs := store.runs(dag_id, limit=_PAGE, offset=offset):
+        offset += len(runs)
+        yield [(run.dag_id, run.run_id) for run in runs]
 
 
 def _was_airflow_s(store: StateStore, dag_id: str, run_id: str) -> bool:
@@ -108,8 +120,6 @@ def _was_airflow_s(store: StateStore, dag_id: str, run_id: str) -> bool:
 
 
 def _known(runs: list[tuple[str, str]]) -> set[tuple[str, str]]:
-    if not runs:
-        return set()
     from airflow.models.dagrun import DagRun
     from airflow.settings import engine
     from sqlalchemy import select

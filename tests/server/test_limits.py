@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from contextlib import closing
+from http.client import HTTPResponse
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -45,6 +46,14 @@ def everything(connection: socket.socket) -> bytes:
     return found
 
 
+def status_of(connection: socket.socket) -> int:
+    """Read one answer as a whole, and return its status."""
+    answer = HTTPResponse(connection)
+    answer.begin()
+    answer.read()
+    return answer.status
+
+
 async def echo(scope: Any, receive: Any, send: Any) -> None:
     """Answer with how long the body is."""
     if scope["type"] == "lifespan":
@@ -67,7 +76,7 @@ def test_a_body_has_a_bound_by_path(path: str, bound: int) -> None:
     with running(limited()) as url, connected(url) as connection:
         connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {bound}\r\n\r\n".encode())
         connection.sendall(b"x" * bound)
-        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        assert status_of(connection) == 200
         connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {bound + 1}\r\n\r\n".encode())
         answer = everything(connection)
         assert answer.startswith(b"HTTP/1.1 413")
@@ -125,7 +134,7 @@ def test_a_second_request_has_to_end_too(hasty: None) -> None:
     """On a connection that was used well before."""
     with running(echo) as url, connected(url) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        assert status_of(connection) == 200
         connection.sendall(b"GET / HT")
         assert everything(connection) == b""
 
@@ -135,7 +144,7 @@ def test_a_kept_connection_may_rest(hasty: None) -> None:
     with running(echo) as url, connected(url) as connection:
         for _ in range(2):
             connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+            assert status_of(connection) == 200
             connection.settimeout(0.6)
             with pytest.raises(TimeoutError):
                 connection.recv(1)
@@ -151,10 +160,11 @@ def test_headers_have_a_size() -> None:
                 connection.sendall(b"X-More: " + b"x" * 1000 + b"\r\n")
         except OSError:
             pass
-        assert everything(connection).startswith((b"HTTP/1.1 400", b""))
+        answer = everything(connection)
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
         with connected(url) as other:
             other.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert other.recv(1000).startswith(b"HTTP/1.1 200")
+            assert status_of(other) == 200
 
 
 def test_an_answer_that_nobody_reads_is_given_up(hasty: None) -> None:
@@ -222,7 +232,7 @@ def test_a_body_that_nobody_waits_for_ends_the_connection(served: Served) -> Non
     """An answer that came before the body keeps nobody's place for it."""
     with connected(served.url) as connection:
         connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx")
-        assert connection.recv(1000).startswith(b"HTTP/1.1 404")
+        assert status_of(connection) == 404
         began = time.monotonic()
         everything(connection)
         assert time.monotonic() - began < 10

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from keepstate.backends.answers import ChangeNotice, StoredEntry, StoredVersion
 from keepstate.backends.requests import Batch, Begin, Delete, End, Fence, HistoryPolicy, Holder, Put, Session
 from keepstate.errors import InvalidInputError, InvalidValueError
-from keepstate.scope import RunScope, Writer, check_attempt, check_id
+from keepstate.scope import Writer, check_attempt, check_id
 from keepstate.values import HARD_VALUE_LIMIT, check_key, encode
 from keepstate.wire.bounds import (
     ENDS,
@@ -227,6 +228,5 @@ _ARGUMENTS: dict[str, Callable[[Any], object]] = {
     "idle": lambda idle: _whole("idle", idle, LAST_INSTANT),
     "as_of": lambda moment: _whole("as_of", moment, LAST_INSTANT),
     "pattern": _pattern,
-    "dag_id": lambda dag_id: RunScope(dag_id, "-"),
-    "run_id": lambda run_id: RunScope("-", run_id),
+    **{name: partial(check_id, name) for name in ("dag_id", "run_id", "task_id")},
 }

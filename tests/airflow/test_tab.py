@@ -59,6 +59,8 @@ def test_an_admin_adds_edits_deletes_and_clears(inside: Inside, visit: Visit) ->
     """By mouse, for a task that stored nothing itself; each change is recorded with who made it."""
     _, tab = visit("admin", "plain")
     expect(tab.get_by_text("There are no entries.")).to_be_visible()
+    # its buttons do nothing before the scripts have been loaded
+    expect(tab.locator("body")).to_have_attribute("data-live", "on")
     # what is around it says where one is
     expect(tab.get_by_role("banner")).to_have_count(0)
     expect(tab.get_by_role("button", name="Log out")).to_have_count(0)

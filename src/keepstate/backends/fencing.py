@@ -66,8 +66,8 @@ def judge(  # noqa: PLR0911 - one line per rule
     when the answer matters. Rules: a higher try wins, a lower one is stale. An attempt id that is unknown, time-ordered
     (UUIDv7) and newer than the current one, on try 1, is a run made again. Who says in which incarnation it is was let in
     before, and begins no other one: neither as a run made again nor with another item. Where no attempt has stood yet it goes
-    on: the scope had idled, and was removed. An id that says to be from more than a day after ``now`` is not taken for time-ordered: all that is made
-    until then would be older.
+    on: the scope had idled, and was removed. An id that says to be from more than a day after ``now`` is not taken for
+    time-ordered: all that is made until then would be older.
     """
     if standing == NEW:
         return Verdict.NEWER
